@@ -13,8 +13,9 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
-from resilient_pq.recovery.evidence.reconstruction import Reconstruction, understand
-from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, known_row_groups
+from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows, keep
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
@@ -56,7 +57,7 @@ async def check(
     storage_options = with_retry(storage_options, retry)
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
-            known = await understand(source)
+            known = await reconstruct(source)
             if known.contents is not None and known.contents.data_files:
                 return await _check_summary(source, known.contents, progress)
             return await _check(known, progress)
@@ -77,7 +78,7 @@ async def check_if_sound(url: Location) -> Report | None:
     """
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
-            known = await understand(source, only_footer=True)
+            known = await reconstruct(source, only_footer=True)
             if not known.footer_whole or known.contents is None or known.contents.data_files:
                 return None
             report = await _check(known, None)
@@ -89,6 +90,7 @@ async def _check(known: Reconstruction, progress: Progress | None) -> Report:
     if contents is None:
         return _report(known.source, None, Outcome.NOTHING, RetainedRows((), ()), list(known.findings), {})
     examined = await examine(known, Means(search=next_page), progress)
+    known = examined.known
     findings = [*known.findings, *examined.findings]
     num_chunks = known.num_chunks
     rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, OnDamage.DROP)
@@ -118,7 +120,7 @@ async def _check_summary(source: DamagedObject, contents: Contents, progress: Pr
     findings = [finding async for finding in examine_row_groups(source, contents, progress, seen)]
     findings += [finding async for finding in examine_metadata(source, contents)]
     bad = {finding.where.row_group for finding in findings if finding.costs_rows}
-    row_groups = await off_loop(contents.num_chunks, lambda: known_row_groups(candidates_of_contents(contents)))
+    row_groups = await off_loop(contents.num_chunks, lambda: locate_row_groups(candidates_of_contents(contents)))
     rows = RetainedRows(tuple(RetainedRowGroup(known) for known in row_groups if known.ordinal not in bad), ())
     outcome = Outcome.SOUND
     if any(finding.damage is not Damage.UNVERIFIED for finding in findings):

@@ -28,7 +28,8 @@ from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
-from resilient_pq.recovery.evidence.reconstruction import Reconstruction, understand
+from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
 from resilient_pq.recovery.evidence.strategy import Strategy
 from resilient_pq.recovery.ledger.ledger_build import ledger_of, nothing_kept
@@ -216,7 +217,7 @@ async def salvage(
                 schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
             )
             others = Siblings(siblings, storage_options)
-            known, copies = await merged([await understand(source, given, others) for source in sources])
+            known, copies = await merged([await reconstruct(source, given, others) for source in sources])
             repair = with_bit_turned_back if options.repair_bits else None
             means = Means(copies, repair, next_page, options.keep_unplaced)
             request = _Request(target, policy, options.verify, means, options.only_damaged)
@@ -249,7 +250,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):
-            known = await understand(source, only_footer=True)
+            known = await reconstruct(source, only_footer=True)
             if not known.footer_whole or known.contents is None or known.contents.data_files:
                 return None
             means = Means((), None, next_page)
@@ -294,6 +295,7 @@ async def _recover(known: Reconstruction, request: _Request, progress: Progress 
         )
     unread = not request.verify and may_be_unread(known, request.target)
     examined = await examine(known, request.means, progress, unread=unread)
+    known = examined.known
     findings = (*known.findings, *examined.findings)
     if request.on_damage is OnDamage.COLUMNS:
         findings += tuple(numbering(known.row_groups, examined.found))
@@ -396,7 +398,7 @@ def _nothing(known: Reconstruction, findings: Sequence[Finding], ledger: Ledger 
     hint = None if contents is None else "the schema is known: see the report"
     if contents is None and known.identity is not None:
         hint = known.identity.hint
-    made_up = known.given is None and known.found is None and known.schema_from is None
-    if Strategy.CARVING in known.climbed and made_up and (hint is None or contents is not None):
+    made_up = known.given is None and known.torn_footer is None and known.schema_from is None
+    if Strategy.CARVING in known.tried and made_up and (hint is None or contents is not None):
         hint = "the schema of a file of the same make may tell which columns its pages are of: --schema-from FILE"
     return NothingToRecoverError(f"nothing to recover: {reason}", report=report, where=Where(key=source.url), hint=hint)

@@ -25,7 +25,7 @@ from isal import isal_zlib
 from resilient_pq import sync as rpq
 from resilient_pq.damage.page_search import FoundPage, finding_pages
 from resilient_pq.format.resilience_records import HEADER_SIZE
-from resilient_pq.recovery.evidence.record_scan import headers_in
+from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 from resilient_pq.units import MiB
 
 BLOCK = 8 * MiB
@@ -102,7 +102,7 @@ def search_records(path: Path) -> str:
         nonlocal found
         for start in range(0, size, BLOCK):
             data = yield range(start, min(start + BLOCK + HEADER_SIZE - 1, size))
-            found += sum(1 for _ in headers_in(data, start))
+            found += sum(1 for _ in scan_headers(data, start))
 
     drive(path, blocks())
     return f"{found} records"

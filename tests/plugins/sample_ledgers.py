@@ -21,7 +21,7 @@ import pytest
 from resilient_pq import sync as rpq
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.resilience_records import RecordKind
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 from resilient_pq.recovery.ledger.ledger_model import (
     ByteUse,
     Confidence,
@@ -103,7 +103,7 @@ def _layout() -> Layout:
             start = chunk.dictionary_page_offset or chunk.data_page_offset
             raw = memoryview(data)[start : start + chunk.total_compressed_size]
             pages += _pages(ordinal, chunk.path_in_schema, raw, start)
-    headers = in_place(headers_in(data, 0))
+    headers = in_place(scan_headers(data, 0))
     kept = {"use": ByteUse.METADATA, "confidence": Confidence.CHECKSUM}
     others = [Region(0, 0, 4, what="magic", **kept)]  # type: ignore[arg-type]
     others += [Region(0, h.offset, h.end, what=_RECORDS[RecordKind(h.kind)], **kept) for h in headers]  # type: ignore[arg-type]

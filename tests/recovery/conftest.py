@@ -23,9 +23,9 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGroup
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader.decoder import decode
-from resilient_pq.recovery.carve import carve, files_in
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
-from resilient_pq.recovery.evidence.survey import Survey, survey
+from resilient_pq.recovery.carve import carve, find_files
+from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
+from resilient_pq.recovery.evidence.records.survey import Survey, survey
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ async def write(table: pa.Table, **options: Any) -> Written:
     async with rpq.create((store, "file"), **chosen) as writer:
         await writer.write(table)
     data = bytes((await store.read_tail("file", 1 << 40)).data)
-    return Written(data, table, in_place(headers_in(data, 0)))
+    return Written(data, table, in_place(scan_headers(data, 0)))
 
 
 @dataclass
@@ -109,7 +109,7 @@ def large() -> Written:
 
 def chained(data: bytes) -> list[Any]:
     """The headers of a complete file's records, each of which follows on the one before it."""
-    headers: list[Any] = in_place(headers_in(data, 0))
+    headers: list[Any] = in_place(scan_headers(data, 0))
     assert headers[0].kind == 1 and headers[-1].kind == 4
     assert [header.number for header in headers] == list(range(len(headers)))
     assert [header.previous for header in headers[1:]] == [header.offset for header in headers[:-1]]
@@ -225,7 +225,7 @@ def drive_carving(asking: Any, data: bytes) -> Any:
 
 def carve_bytes(data: bytes, schema: Any = None, **options: Any) -> Any:
     """What carving makes of the largest file in some bytes."""
-    files = drive_carving(files_in(0, len(data)), data)
+    files = drive_carving(find_files(0, len(data)), data)
     largest = max(files, key=lambda file: file.num_bytes)
     return drive_carving(carve(largest, schema, **options), data)
 

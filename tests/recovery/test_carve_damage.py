@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import random
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import chunk_range
-from resilient_pq.recovery.carve import CarveLimits, carve, files_in
+from resilient_pq.recovery.carve import CarveLimits, carve, find_files
+from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 from resilient_pq.recovery.report import Damage
 
 ROWS = 2000
@@ -186,7 +189,7 @@ def test_a_file_within_a_value_is_not_taken_for_rows(compression: str, carving: 
     truth = Truth(data, carving)
     header = truth.chunks[1][1][0]
     for form in (data[: truth.end], data[:header] + bytes(8) + data[header + 8 : truth.end]):
-        files = carving.drive(files_in(0, len(form)), form)
+        files = carving.drive(find_files(0, len(form)), form)
         outer = next(file for file in files if file.start == 0 and file.metadata is None)
         rebuilt = carving.drive(carve(outer, truth.schema), form)
         whole = truth.holds(rebuilt)
@@ -198,7 +201,7 @@ def test_in_the_image_of_a_disk_each_file_is_by_itself(carving: Any) -> None:
     _, end = carving.footer_of(first)
     padding = bytes(-end % 512)
     image = random.Random(1).randbytes(1024) + first[:end] + padding + second + bytes(700) + second[:9000]
-    files = carving.drive(files_in(0, len(image)), image)
+    files = carving.drive(find_files(0, len(image)), image)
     base = 1024 + end + len(padding)
     assert [(file.start, file.has_head, file.metadata is not None) for file in files] == [
         (1024, True, False),
@@ -238,13 +241,13 @@ def test_without_a_schema_columns_are_made_up_and_said_to_be(carving: Any) -> No
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"\0" * 5000, b"PAR1" * 1000, random.Random(3).randbytes(200_000)])
 def test_where_there_is_no_file_none_is_found(data: bytes, carving: Any) -> None:
-    assert carving.drive(files_in(0, len(data)), data) == []
+    assert carving.drive(find_files(0, len(data)), data) == []
 
 
 def test_bytes_made_of_magics_are_an_error(carving: Any) -> None:
     data = b"PAR1" * 100_000
     with pytest.raises(FormatError, match="full of magics"):
-        carving.drive(files_in(0, len(data)), data)
+        carving.drive(find_files(0, len(data)), data)
 
 
 def test_work_without_end_ends_with_a_finding_and_what_was_found_stays(carving: Any) -> None:
@@ -279,3 +282,18 @@ def test_rows_of_row_groups_that_are_expected_settle_what_is_not_clear(carving: 
     for rows in (100, 200, 400):  # each of them would be possible
         rebuilt = carving.carve(data, schema, expected_rows=[rows])
         assert (rebuilt.findings, {group.num_rows for group in rebuilt.row_groups}) == ((), {rows})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_payloads_of_destroyed_records_name_their_chunks(write_file: Any, seed: int, carving: Any) -> None:
+    """Columns of one type cannot be told apart by their pages, nor by their sizes."""
+    columns = {name: pa.array([i * 31 for i in range(120)], pa.int64()) for name in ("a", "b", "c")}
+    file = asyncio.run(write_file(pa.table(columns), row_group_rows=30, page_bytes=100))
+    truth = Truth(file.data, carving)
+    choice, data = random.Random(seed), bytearray(file.data)
+    for at, header in scan_headers(file.data, 0):
+        end = at + HEADER_SIZE if header.kind == RecordKind.CHUNK else at + header.end - header.offset
+        data[at:end] = choice.randbytes(end - at)
+    rebuilt = carving.carve(bytes(data[: truth.end]), truth.schema)
+    assert truth.holds(rebuilt) == list(range(len(truth.chunks)))
+    assert [group.rows_before for group in rebuilt.row_groups] == [0, 30, 60, 90]

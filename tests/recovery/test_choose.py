@@ -7,15 +7,15 @@ from typing import Any
 
 from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, RowGroup
 from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import (
     FileEnd,
     candidates_of_survey,
-    known_row_groups,
-    losses_behind,
-    losses_between,
-    recounted,
+    find_gaps,
+    find_losses_at_end,
+    locate_row_groups,
+    recount,
 )
-from resilient_pq.recovery.evidence.survey import Survey
 from resilient_pq.recovery.report import Damage
 
 
@@ -41,7 +41,7 @@ def test_a_torn_row_group_is_lost_with_a_number_of_rows_nobody_knows(small: Any,
     found = candidates(drive, small.data[: last.offset])
     checkpoint = small.records(RecordKind.CHECKPOINT)[-1]
     assert (found.cut_end, found.prefix_end, found.last) == (None, checkpoint.end, checkpoint)
-    (lost,) = losses_behind(found.end, known_row_groups(found))
+    (lost,) = find_losses_at_end(found.end, locate_row_groups(found))
     assert (lost.start, lost.end, lost.num_rows) == (checkpoint.end, last.offset, None)
     assert (lost.damage, lost.where.row_group) == (Damage.TORN, None)
 
@@ -53,7 +53,7 @@ def test_a_gap_is_lost_with_the_rows_that_later_records_count(small: Any, drive:
     found = candidates(drive, small.zeroed(*places)[: final.offset])
     assert [candidate.ordinal for candidate in found.row_groups] == [0, 1, 3, 4]
     assert found.prefix_end is None
-    (gap,) = losses_between(known_row_groups(found))
+    (gap,) = find_gaps(locate_row_groups(found))
     assert (gap.num_rows, gap.damage, gap.where.row_group) == (10, Damage.CORRUPT, 2)
     assert gap.start <= checkpoints[0].end and gap.end > row_groups[2].offset
     # The checkpoint was a second copy: it is no loss, but it is noticed.
@@ -66,7 +66,7 @@ def test_a_footer_that_is_damaged_still_counts_what_is_missing(small: Any, drive
     last = small.records(RecordKind.ROW_GROUP)[-1]
     data = small.zeroed((last.offset, last.end), (final.payload_offset, final.payload_offset + 10))
     found = candidates(drive, data)
-    (lost,) = losses_behind(found.end, known_row_groups(found))
+    (lost,) = find_losses_at_end(found.end, locate_row_groups(found))
     assert (lost.num_rows, lost.damage) == (10, Damage.CORRUPT)
 
 
@@ -80,29 +80,29 @@ def test_only_the_final_record_proves_the_end(small: Any, drive: Any) -> None:
         for cut in (header.payload_offset, header.end - 1, header.end):
             found = candidates(drive, small.data[:cut])
             assert (found.end.num_rows, found.end.least) in ((None, 0), (None, header.num_rows))
-            assert losses_behind(found.end, known_row_groups(found))[-1].num_rows is None
+            assert find_losses_at_end(found.end, locate_row_groups(found))[-1].num_rows is None
     # From the payload of a checkpoint up to the last bytes of the footer everything is gone.
     data = small.data[: checkpoint.payload_offset + 9] + small.data[-8:]
     assert candidates(drive, data).end.num_rows is None
 
 
 def test_rows_that_nobody_counted_are_never_no_rows(small: Any, drive: Any) -> None:
-    known = known_row_groups(candidates(drive, small.data))
+    known = locate_row_groups(candidates(drive, small.data))
     uncounted = [replace(row_group, rows_before=None) for row_group in known]
-    (gap,) = losses_between([known[0], *uncounted[2:]])
+    (gap,) = find_gaps([known[0], *uncounted[2:]])
     assert (gap.num_rows, gap.where.row_group) == (None, 1)
-    (gap,) = losses_between(uncounted[2:])
+    (gap,) = find_gaps(uncounted[2:])
     assert gap.num_rows is None
     # What is counted again behind the gap counts on from there.
-    first, second = losses_between([known[0], uncounted[2], known[4]])
+    first, second = find_gaps([known[0], uncounted[2], known[4]])
     assert (first.num_rows, second.num_rows) == (None, None)
-    first, second = losses_between([known[0], known[2], known[4]])
+    first, second = find_gaps([known[0], known[2], known[4]])
     assert (first.num_rows, second.num_rows) == (10, 10)
     end = FileEnd(0, len(small.data), num_rows=50)
-    assert losses_behind(end, known) == []
-    assert [lost.num_rows for lost in losses_behind(end, known[:3])] == [20]
-    assert [lost.num_rows for lost in losses_behind(end, uncounted)] == [None]
-    assert [lost.num_rows for lost in losses_behind(replace(end, num_rows=40), known)] == [None]
+    assert find_losses_at_end(end, known) == []
+    assert [lost.num_rows for lost in find_losses_at_end(end, known[:3])] == [20]
+    assert [lost.num_rows for lost in find_losses_at_end(end, uncounted)] == [None]
+    assert [lost.num_rows for lost in find_losses_at_end(replace(end, num_rows=40), known)] == [None]
 
 
 def test_a_row_group_that_is_nowhere_has_no_place(small: Any, drive: Any) -> None:
@@ -121,23 +121,23 @@ def test_a_row_group_that_is_nowhere_has_no_place(small: Any, drive: Any) -> Non
 
 
 def test_rows_that_pages_bear_out_move_all_row_groups_behind_them(small: Any, drive: Any) -> None:
-    stated = known_row_groups(candidates(drive, small.data))
+    stated = locate_row_groups(candidates(drive, small.data))
     fewer, more = replace(stated[1], num_rows=7), replace(stated[3], num_rows=12)
-    end, counted = recounted(FileEnd(900, 900, 50), stated, {1: fewer, 3: more})
+    end, counted = recount(FileEnd(900, 900, 50), stated, {1: fewer, 3: more})
     assert end == FileEnd(900, 900, 49)
     assert [row_group.num_rows for row_group in counted] == [10, 7, 10, 12, 10]
     assert [row_group.rows_before for row_group in counted] == [0, 10, 17, 27, 39]
 
 
 def test_nothing_is_counted_behind_rows_that_nobody_knows(small: Any, drive: Any) -> None:
-    stated = known_row_groups(candidates(drive, small.data))
-    end, counted = recounted(FileEnd(900, 900, 50), stated, {2: replace(stated[2], num_rows=None)})
+    stated = locate_row_groups(candidates(drive, small.data))
+    end, counted = recount(FileEnd(900, 900, 50), stated, {2: replace(stated[2], num_rows=None)})
     assert end == FileEnd(900, 900, None, miscounted=True)
     assert [row_group.rows_before for row_group in counted] == [0, 10, 20, None, None]
 
 
 def test_a_row_group_described_anew_takes_the_place_of_the_stated_one(small: Any, drive: Any) -> None:
-    stated = known_row_groups(candidates(drive, small.data))
+    stated = locate_row_groups(candidates(drive, small.data))
     moved = replace(stated[1], start=stated[1].start + 5)
-    _, counted = recounted(None, stated, {1: moved})
+    _, counted = recount(None, stated, {1: moved})
     assert [row_group.start for row_group in counted][:3] == [stated[0].start, moved.start, stated[2].start]

@@ -20,9 +20,9 @@ from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.decoder import decode
-from resilient_pq.recovery.evidence.chunk_records import in_flight
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.chunk_records import find_row_groups
+from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 
 ROWS = 400
 GROUP = 100
@@ -44,13 +44,13 @@ def file(request: Any, write_file: Callable[..., Any]) -> Any:
 
 
 class Found:
-    """What `in_flight` gave for some bytes, and how many it asked for."""
+    """What `find_row_groups` gave for some bytes, and how many it asked for."""
 
     def __init__(self, data: bytes, known: Collection[int] = ()) -> None:
         self.data = data
         self.num_bytes = 0
-        headers = in_place(headers_in(data, 0))
-        asking = in_flight(len(data), schema_of(data), headers, known)
+        headers = in_place(scan_headers(data, 0))
+        asking = find_row_groups(len(data), schema_of(data), headers, known)
         try:
             wanted = next(asking)
             while True:
@@ -67,7 +67,7 @@ class Found:
 
 def schema_of(data: bytes) -> Schema:
     """That of the anchor, which no test here damages."""
-    anchor = next(header for header in in_place(headers_in(data, 0)) if header.kind == RecordKind.ANCHOR)
+    anchor = next(header for header in in_place(scan_headers(data, 0)) if header.kind == RecordKind.ANCHOR)
     return Schema.from_elements(compact_protocol.decode(FileMetaData, data, anchor.payload_offset)[0].schema)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.evidence.record_scan import file_spans, headers_in, outermost
+from resilient_pq.recovery.evidence.records.record_scan import file_spans, outermost_file, scan_headers
 
 
 async def written(table: pa.Table, **options: object) -> bytes:
@@ -41,15 +41,15 @@ async def recovered(data: bytes, **options: object) -> tuple[rpq.Report, pa.Tabl
 )
 async def test_the_enclosing_file_is_taken(how: str) -> None:
     outer, inner, table = await outer_and_inner()
-    ids = [file_id for file_id, *_ in map(astuple_of, file_spans(headers_in(outer, 0)))]
+    ids = [file_id for file_id, *_ in map(astuple_of, file_spans(scan_headers(outer, 0)))]
     data = {
         "a byte of the head is missing": outer[1:],
         "head zeroed": bytes(200) + outer[200:],
         "head and footer": bytes(200) + outer[200:-200] + bytes(200),
         "head missing, cut": outer[1:-150],
     }[how]
-    assert len(list(headers_in(inner, 0))) > len(list(headers_in(outer, 0))) - len(list(headers_in(inner, 0)))
-    assert outermost(headers_in(data, 0)) == ids[0]
+    assert len(list(scan_headers(inner, 0))) > len(list(scan_headers(outer, 0))) - len(list(scan_headers(inner, 0)))
+    assert outermost_file(scan_headers(data, 0)) == ids[0]
     report, found = await recovered(data)
     assert found.column_names == table.column_names
     assert found.equals(table.slice(0, found.num_rows)) or set(found["id"].to_pylist()) <= set(range(20))
@@ -97,7 +97,7 @@ async def test_a_shorter_file_over_a_longer_one() -> None:
     data = new + old[len(new) :]
     report, found = await recovered(data)
     assert set(found["n"].to_pylist()) < set(range(900)) and report.outcome == "partial"
-    file_id = file_spans(headers_in(new, 0))[0].file_id.hex()
+    file_id = file_spans(scan_headers(new, 0))[0].file_id.hex()
     assert any(file_id in finding.message for finding in report.findings)
     report, found = await recovered(data, file_id=file_id)
     assert found["n"].to_pylist() == list(range(5000, 5200))
@@ -112,8 +112,8 @@ async def test_the_schema_of_a_file_in_a_column_is_not_that_of_the_outer_one() -
     )
     data = await written(table, compression="snappy", row_group_rows=10)
     gone = bytearray(data)
-    mine = next(iter(headers_in(data, 0)))[1].file_id
-    for at, header in headers_in(data, 0):
+    mine = next(iter(scan_headers(data, 0)))[1].file_id
+    for at, header in scan_headers(data, 0):
         if header.file_id == mine and header.kind in (1, 3, 4):
             gone[at : at + header.end - header.offset] = bytes(header.end - header.offset)
     _, found = await recovered(bytes(gone))

@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.recovery.evidence.identify import Identity, identify, identity_of
-from resilient_pq.recovery.evidence.text_mode import TextChange, text_damage, undone
+from resilient_pq.recovery.evidence.text_mode import TextChange, detect_text_damage, undo_text_change
 
 
 def drive(data: bytes) -> Identity:
@@ -192,7 +192,7 @@ def test_the_corpus_of_others_is_parquet() -> None:
         for compression in ("none", "snappy", "zstd"):
             data = foreign(version=version, compression=compression)
             assert drive(data).name == "parquet"
-            assert undone(data) is None
+            assert undo_text_change(data) is None
 
 
 @given(st.binary(max_size=3000), st.binary(max_size=100))
@@ -224,8 +224,8 @@ CHANGES: dict[TextChange, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_resilient_file_is_an_exact_witness(change: TextChange, write_file: Any) -> None:
     data = (await write_file(pa.table({"a": [1]}))).data
-    assert text_damage(data) is None
-    damage = text_damage(CHANGES[change](data))
+    assert detect_text_damage(data) is None
+    damage = detect_text_damage(CHANGES[change](data))
     assert damage is not None
     assert (damage.change, damage.certain) == (change, True)
     identity = drive(CHANGES[change](data))
@@ -239,8 +239,8 @@ def test_a_file_of_others_is_told_by_its_bytes(change: TextChange) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"noise": [noise[at : at + 99] for at in range(0, len(noise), 99)]}), sink)
     data = sink.getvalue()
-    assert text_damage(data) is None
-    damage = text_damage(CHANGES[change](data)[: 1 << 20])
+    assert detect_text_damage(data) is None
+    damage = detect_text_damage(CHANGES[change](data)[: 1 << 20])
     assert damage is not None
     assert (damage.change, damage.certain) == (change, False)
     identity = drive(CHANGES[change](data))
@@ -250,12 +250,12 @@ def test_a_file_of_others_is_told_by_its_bytes(change: TextChange) -> None:
 @pytest.mark.parametrize("change", [TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8])
 def test_undone(change: TextChange) -> None:
     for data in (foreign(), foreign(compression="none", write_page_checksum=True)):
-        assert undone(CHANGES[change](data)) == (change, data)
+        assert undo_text_change(CHANGES[change](data)) == (change, data)
 
 
 @pytest.mark.parametrize("data", [b"", b"a\r\nb", b"PAR1\r\nPAR1", "PAR1é".encode()])
 def test_what_is_smaller_than_any_file_is_not_undone(data: bytes) -> None:
-    assert undone(data) is None
+    assert undo_text_change(data) is None
 
 
 @pytest.mark.parametrize("change", [TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8])
@@ -264,14 +264,14 @@ def test_a_small_file_is_told_by_undoing_it(change: TextChange) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": [10, 1 << 40], "b": ["\n", "é"]}), sink, compression="none", store_schema=False)
     changed = CHANGES[change](sink.getvalue())
-    assert text_damage(changed) is None
+    assert detect_text_damage(changed) is None
     identity = drive(changed)
     assert (identity.name, "suggest" in identity.sentence) == ("text-mode", False)
 
 
 @pytest.mark.parametrize("change", sorted(set(CHANGES) - {TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8}, key=str))
 def test_what_lost_something_is_not_undone(change: TextChange) -> None:
-    assert undone(CHANGES[change](foreign())) is None
+    assert undo_text_change(CHANGES[change](foreign())) is None
 
 
 @given(
@@ -287,11 +287,11 @@ def test_undoing_gives_the_original_or_nothing(
     pq.write_table(pa.table({"a": pa.array(values, pa.binary())}), sink, compression=compression)
     data = sink.getvalue()
     changed = CHANGES[change](data)
-    found = undone(changed)
+    found = undo_text_change(changed)
     assert found == (None if changed == data else (change, data))
     # A change that was not the same everywhere cannot be undone, unless it is proven nonetheless.
     partly = changed[: len(changed) // 2] + data[-more - 1 :]
-    assert undone(partly) in (None, (change, data))
+    assert undo_text_change(partly) in (None, (change, data))
 
 
 def test_a_converter_that_leaves_pairs_alone_is_not_undone() -> None:
@@ -300,5 +300,5 @@ def test_a_converter_that_leaves_pairs_alone_is_not_undone() -> None:
     assert b"\r\n" in data
     changed = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
     assert changed != CHANGES[TextChange.LF_TO_CRLF](data)
-    assert undone(changed) is None
+    assert undo_text_change(changed) is None
     assert drive(changed).name == "text-mode"

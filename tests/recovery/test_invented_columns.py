@@ -20,10 +20,10 @@ import resilient_pq as rpq
 from resilient_pq.format.file_metadata import CompressionCodec, Type
 from resilient_pq.format.pages.page import Page
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.carve import files_in
+from resilient_pq.recovery.carve import find_files
 from resilient_pq.recovery.carve.column_cuts import CutChunk, count_columns
-from resilient_pq.recovery.carve.invented_columns import candidates
-from resilient_pq.recovery.carve.page_probe import ColumnKind, Probed, by_body, by_header
+from resilient_pq.recovery.carve.invented_columns import candidate_kinds
+from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage, probe_body, probe_header
 
 
 def mixed(rows: int) -> pa.Table:
@@ -208,7 +208,7 @@ def test_of_pages_that_do_not_follow_one_another_no_columns_are_made_up(carving:
     )
     data = bytearray(out.getvalue())
     _, end = carving.footer_of(bytes(data))
-    pages = [(page.offset, page.end) for file in carving.drive(files_in(0, end), data[:end]) for page in file.pages]
+    pages = [(page.offset, page.end) for file in carving.drive(find_files(0, end), data[:end]) for page in file.pages]
     for start, stop in pages[1::2]:
         data[start:stop] = bytes(stop - start)
     assert len(pages) > 20
@@ -313,19 +313,21 @@ async def test_a_page_that_needs_the_dictionary_before_it_ends_no_row_group() ->
     assert await true_rows(out.getvalue()[: second[0][1]], table) == 20
 
 
-def probed(table: pa.Table, carving: Any, **options: Any) -> list[tuple[Page, Probed]]:
+def probed(table: pa.Table, carving: Any, **options: Any) -> list[tuple[Page, ProbedPage]]:
     """The pages of a file, and what carving finds out of each where nothing but the page is known."""
     out = io.BytesIO()
     pq.write_table(table, out, **options)
     data = memoryview(out.getvalue())
     _, end = carving.footer_of(bytes(data))
-    (file,) = carving.drive(files_in(0, end), data[:end])
-    kinds = candidates(file.pages)
+    (file,) = carving.drive(find_files(0, end), data[:end])
+    kinds = candidate_kinds(file.pages)
     pages = [
         Page(0, at.offset, at.header, data[at.offset :][: at.header_size], data[at.offset + at.header_size : at.end])
         for at in file.pages
     ]
-    return [(page, by_body(by_header(at, kinds), page, kinds)) for page, at in zip(pages, file.pages, strict=True)]
+    return [
+        (page, probe_body(probe_header(at, kinds), page, kinds)) for page, at in zip(pages, file.pages, strict=True)
+    ]
 
 
 def test_pages_that_compression_leaves_as_large_are_those_of_their_codec(carving: Any) -> None:

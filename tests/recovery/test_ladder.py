@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from resilient_pq.recovery.evidence.strategy import Facts, Strategy, next_strategy
 
-FLAGS = [field.name for field in fields(Facts) if field.name != "climbed"]
+FLAGS = [field.name for field in fields(Facts) if field.name != "tried"]
 
 
 def climb(facts: Facts) -> list[Strategy]:
@@ -15,7 +15,7 @@ def climb(facts: Facts) -> list[Strategy]:
     rungs: list[Strategy] = []
     while (rung := next_strategy(facts)) is not None:
         rungs.append(rung)
-        facts = replace(facts, climbed=facts.climbed | {rung})
+        facts = replace(facts, tried=facts.tried | {rung})
     return rungs
 
 

@@ -22,10 +22,10 @@ from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.pages.page import Page, pages_of
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
-from resilient_pq.recovery.evidence.crc_seam import seam
-from resilient_pq.recovery.evidence.placement import place
-from resilient_pq.recovery.evidence.record_scan import all_headers, file_spans
-from resilient_pq.recovery.evidence.survey import survey
+from resilient_pq.recovery.evidence.records.crc_seam import find_seam
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import file_spans, scan_object
+from resilient_pq.recovery.evidence.records.survey import survey
 from resilient_pq.units import KiB
 
 
@@ -40,7 +40,7 @@ def drive(asking: Generator[ByteRange, memoryview, Any], data: bytes) -> Any:
 
 
 def placed(data: bytes, file_id: bytes | None = None, **options: Any) -> ByteRemap:
-    view: ByteRemap = drive(place(len(data), drive(all_headers(len(data)), data), file_id, **options), data)
+    view: ByteRemap = drive(place(len(data), drive(scan_object(len(data)), data), file_id, **options), data)
     ends = [0]
     for segment in view.segments:
         assert ends[-1] <= segment.start < segment.end <= view.size
@@ -239,7 +239,7 @@ def test_two_files_whose_pieces_lie_between_one_another(file: Any, write_file: C
         pieces += [file.data[start:end], bytes(-len(file.data[start:end]) % 4096)]
         pieces += [other.data[start:end], bytes(-len(other.data[start:end]) % 4096)]
     data = b"".join(pieces)
-    found = drive(all_headers(len(data)), data)
+    found = drive(scan_object(len(data)), data)
     assert all(span.complete for span in file_spans(found))
     for written in (file, other):
         view = placed(data, written.headers[0].file_id)
@@ -250,7 +250,7 @@ def test_two_files_whose_pieces_lie_between_one_another(file: Any, write_file: C
 
 def test_files_are_listed_with_where_they_lie(file: Any, small: Any) -> None:
     data = bytes(100) + small.data + bytes(11) + file.data[50:]
-    first, second = file_spans(drive(all_headers(len(data)), data))
+    first, second = file_spans(drive(scan_object(len(data)), data))
     assert (first.file_id, first.base, first.start) == (small.headers[0].file_id, 100, 104)
     assert first.complete
     assert (second.file_id, second.base) == (file.headers[0].file_id, 100 + len(small.data) + 11 - 50)
@@ -306,7 +306,7 @@ class TestSeam:
         noise = random.Random(size)
         first, second = noise.randbytes(size), noise.randbytes(size)
         whole = first[:cut] + second[cut:]
-        found = seam(first, second, zlib.crc32(whole), 17, (3, 8))
+        found = find_seam(first, second, zlib.crc32(whole), 17, (3, 8))
         if cut == size:
             assert found in (None, size)
         else:
@@ -317,9 +317,9 @@ class TestSeam:
         first, second = noise.randbytes(3 << 20), noise.randbytes(3 << 20)
         cut = 512 * 1000 - 100
         whole = first[:cut] + second[cut:]
-        assert seam(first, second, zlib.crc32(whole), 100, (512, 1024)) == cut
+        assert find_seam(first, second, zlib.crc32(whole), 100, (512, 1024)) == cut
 
     def test_where_there_is_none(self) -> None:
         noise = random.Random(2)
-        assert seam(noise.randbytes(5000), noise.randbytes(5000), 1, 0, (0, 1)) is None
-        assert seam(noise.randbytes(5000), noise.randbytes(5000), 1, 0, (0, 512)) is None
+        assert find_seam(noise.randbytes(5000), noise.randbytes(5000), 1, 0, (0, 1)) is None
+        assert find_seam(noise.randbytes(5000), noise.randbytes(5000), 1, 0, (0, 512)) is None

@@ -9,7 +9,7 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import DataPageHeader, Encoding, PageHeader, SchemaElement, Type
 from resilient_pq.format.pages.page import Page
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.recovery.carve.page_probe import by_body, by_header, kinds_of
+from resilient_pq.recovery.carve.page_probe import kinds_of, probe_body, probe_header
 
 
 @pytest.mark.parametrize(("behind", "fits"), [(0, True), (7, True), (8, True), (9, False), (100, False)])
@@ -24,7 +24,7 @@ def test_places_in_a_dictionary_have_hardly_anything_behind_them(behind: int, fi
     data = DataPageHeader(5, int(Encoding.PLAIN_DICTIONARY), 3, 3)
     header = PageHeader(0, len(body), len(body), data_page_header=data)
     encoded = compact_protocol.encode(header)
-    known = by_header(FoundPage(4, header, len(encoded), Proof.NEXT), kinds)
+    known = probe_header(FoundPage(4, header, len(encoded), Proof.NEXT), kinds)
     assert list(known.rows.values()) == [5]
-    found = by_body(known, Page(0, 4, header, memoryview(encoded), memoryview(body)), kinds)
+    found = probe_body(known, Page(0, 4, header, memoryview(encoded), memoryview(body)), kinds)
     assert found.decoded is fits

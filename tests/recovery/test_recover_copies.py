@@ -17,8 +17,8 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.format.resilience_records import FOOTER_KINDS, RecordKind
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.evidence.placement import place
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 
 POLICIES = ("drop", "null")
 
@@ -239,7 +239,7 @@ async def both_ways(tmp_path: Path, first: pa.Table, second: pa.Table) -> list[b
     async with rpq.create((store, "file"), **options) as writer:
         await writer.write(first)
     whole = bytes((await store.read_tail("file", 1 << 40)).data)
-    record = next(header for header in in_place(headers_in(whole, 0)) if header.kind == RecordKind.ROW_GROUP)
+    record = next(header for header in in_place(scan_headers(whole, 0)) if header.kind == RecordKind.ROW_GROUP)
     files = []
     for number, table in enumerate((first, second)):
         path = tmp_path / f"{number}.parquet"
@@ -263,7 +263,7 @@ async def test_rows_of_two_continuations_are_never_mixed(tmp_path: Path, rows: A
         one, other = await both_ways(tmp_path, first, second)
         assert pq.read_table(io.BytesIO(one)).equals(first) and pq.read_table(io.BytesIO(other)).equals(second)
         records, others = [
-            [header for header in in_place(headers_in(data, 0)) if header.kind == RecordKind.ROW_GROUP]
+            [header for header in in_place(scan_headers(data, 0)) if header.kind == RecordKind.ROW_GROUP]
             for data in (one, other)
         ]
         if [record.offset for record in records] == [record.offset for record in others]:
@@ -291,7 +291,7 @@ async def test_what_the_other_continuation_left_does_not_hide_what_lies_behind_i
     first = rows(80, 1)
     second = pa.concat_tables([first.slice(0, 20), rows(150, 2).slice(20)])
     one, other = await both_ways(tmp_path, first, second)
-    records = [header for header in in_place(headers_in(other, 0)) if header.kind == RecordKind.ROW_GROUP]
+    records = [header for header in in_place(scan_headers(other, 0)) if header.kind == RecordKind.ROW_GROUP]
     cut = (records[-2].end + records[-1].offset) // 2
     _, table = await merge(one + other[:cut] + b"n" * 701 + other[cut:])
     assert table.slice(table.num_rows - 10).equals(second.slice(140))
@@ -310,7 +310,7 @@ async def test_pages_of_either_continuation_between_two_pieces_are_of_neither(tm
         if [chunk_place(one, 3, i) for i in range(3)] == [chunk_place(other, 3, i) for i in range(3)]:
             break
     data = one[:end] + b"n" * 701 + other[start:last]
-    asking = place(len(data), headers_in(data, 0))
+    asking = place(len(data), scan_headers(data, 0))
     with pytest.raises(StopIteration) as placed:
         wanted = next(asking)
         while True:

@@ -24,7 +24,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.errors import FormatError
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 
 ANCHOR, ROW_GROUP, CHECKPOINT, FINAL = 1, 2, 3, 4
 OPTIONS: dict[str, Any] = {"row_group_rows": 10, "checkpoint_every": 2, "checkpoint_overhead": 100.0}
@@ -140,7 +140,7 @@ async def test_of_a_resume_of_a_resume(small: Any, path: Path, assert_is: Any) -
             await writer.checkpoint()
         await writer._sink.keep()
         whole = partial(path).read_bytes()
-        headers = in_place(headers_in(whole, 0))
+        headers = in_place(scan_headers(whole, 0))
         assert {header.file_id for header in headers} == {small.headers[0].file_id}
         data = whole[: rng.randint(min(len(data), len(whole)), len(whole))]
     leave(path, data)
@@ -491,7 +491,7 @@ async def test_indexes_of_what_was_in_place(path: Path, assert_is: Any) -> None:
 async def test_what_it_knows_of_checkpoints(path: Path, assert_is: Any) -> None:
     table = pa.table({"n": range(60)})
     await left_by_writer(path, table.slice(0, 30))
-    before = in_place(headers_in(partial(path).read_bytes(), 0))
+    before = in_place(scan_headers(partial(path).read_bytes(), 0))
     async with rpq.resume(path, **OPTIONS) as writer:
         (checkpoint,) = [header for header in before if header.kind == CHECKPOINT]
         assert writer.last_checkpoint == rpq.Checkpoint(1, 20, checkpoint.end, rpq.StoredState.STORED)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.arrow.types.arrow_schema import arrow_schema_of
-from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.evidence.schema_source import given_schema, known_schema, schema_of_sibling
@@ -78,12 +77,6 @@ async def test_a_sibling_of_pyarrow() -> None:
     assert known.key_value["owner"] == "us" and known.key_value["pandas"] == '{"columns": []}'
     assert known.created_by is not None and known.created_by.startswith("parquet-cpp-arrow")
     assert known.column_orders is not None and len(known.column_orders) == 4
-    codecs = [hint.codecs for hint in known.hints]
-    names = ("ZSTD", "SNAPPY", "UNCOMPRESSED", "GZIP")
-    assert codecs == [(CompressionCodec[name],) for name in names]
-    assert [hint.dictionary for hint in known.hints] == [False, False, True, False]
-    assert all(hint.page_types == (PageType.DATA_PAGE,) for hint in known.hints)
-    assert Encoding.RLE_DICTIONARY in known.hints[2].encodings
     assert known.findings == () and known.metadata.row_groups == []
     assert Schema.from_elements(known.metadata.schema) == known.schema
 
@@ -115,7 +108,6 @@ async def test_siblings_of_others(writer: str, tmp_path: Path) -> None:
     assert arrow_of(known).field("id").type == pa.int64()
     assert not any(key.startswith("rpq.") for key in known.key_value)
     assert known.origin.endswith("file.parquet")
-    assert len(known.hints) == 1 and len(known.hints[0].codecs) == 1
 
 
 async def test_a_summary_is_a_sibling(tmp_path: Path) -> None:
@@ -126,7 +118,6 @@ async def test_a_summary_is_a_sibling(tmp_path: Path) -> None:
         known = await schema_of_sibling(tmp_path / name)
         assert arrow_of(known).equals(as_read(), check_metadata=False)
         assert not any(key.startswith("rpq.") for key in known.key_value)
-        assert bool(known.hints) == (name == "_metadata")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +146,6 @@ async def test_a_damaged_sibling_of_ours(write_file: Any, checkpoint_every: int)
     assert arrow_of(known).equals(as_read(), check_metadata=False)
     (finding,) = known.findings
     assert "damaged itself" in finding.message
-    assert len(known.hints) == 4 and known.hints[0].codecs
     assert not any(key.startswith("rpq.") for key in known.key_value)
 
 
@@ -185,7 +175,7 @@ async def test_a_sibling_that_is_not_there() -> None:
 def test_a_schema_as_text() -> None:
     known = given_schema(TEXT)
     assert str(known.schema) == str(Schema.parse(TEXT))
-    assert (known.hints, known.created_by, dict(known.key_value)) == ((), None, {})
+    assert (known.created_by, dict(known.key_value)) == (None, {})
     assert given_schema(Schema.parse(TEXT)).schema == known.schema
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.carve import CarveLimits
-from resilient_pq.recovery.carve.stretch_placement import Placing
+from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
+from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
-from resilient_pq.recovery.evidence.torn_footer import budget_of, find_footer
 from resilient_pq.recovery.report import Damage
 
 
@@ -47,13 +47,13 @@ def many_small_pages(columns: int, rows: int, **options: Any) -> bytes:
 def spent(monkeypatch: pytest.MonkeyPatch) -> list[SearchBudget]:
     """The budgets of all searches for a place of pages."""
     budgets = []
-    run = Placing.run
+    run = StretchPlacement.run
 
-    def counted(placing: Placing) -> None:
+    def counted(placing: StretchPlacement) -> None:
         run(placing)
         budgets.append(placing.layout.steps)
 
-    monkeypatch.setattr(Placing, "run", counted)
+    monkeypatch.setattr(StretchPlacement, "run", counted)
     return budgets
 
 
@@ -91,7 +91,7 @@ def test_a_text_transfer_of_a_file_of_tiny_pages(carving: Any, spent: list[Searc
 def test_what_only_looks_like_a_footer(carving: Any) -> None:
     """Each of many shapes of file metadata is an attempt; they end, and that is told."""
     data = (b"PAR1" + b"\x15\x02\x19\x2c\x48\x06schema\x15\x02\x00" * 40_000)[:430_000]
-    budget = budget_of(len(data))
+    budget = footer_budget(len(data))
     assert carving.drive(find_footer(len(data), budget=budget), data) is None
     assert budget.spent <= budget.limit <= 64 << 20
     assert budget.ended

@@ -11,7 +11,7 @@ from footers_of_others import with_footer
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import FILE_ID_KEY, STATE_KEY
 from resilient_pq.format.resilience_records import RecordKind
-from resilient_pq.recovery.evidence.survey import survey
+from resilient_pq.recovery.evidence.records.survey import survey
 from resilient_pq.units import KiB
 
 

@@ -19,8 +19,9 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, ChunkSums, read_footer
 from resilient_pq.format.resilience_records import RECORD_MAGIC
 from resilient_pq.reader.contents import Contents
+from resilient_pq.recovery.evidence.footers.footer_search import find_footer
+from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import Method
-from resilient_pq.recovery.evidence.torn_footer import TornFooter, find_footer
 
 WRITERS = ("pyarrow", "DuckDB", "Polars", "fastparquet")
 

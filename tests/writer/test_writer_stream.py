@@ -18,7 +18,7 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.resilience_records import RecordKind, RowGroupRecord
 from resilient_pq.io import MemoryStore, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 from resilient_pq.writer import cut_policy
 
 ROWS = 1_000
@@ -78,7 +78,7 @@ async def test_dictionaries_up_to_64_kib_have_a_copy(entries: int, is_copied: bo
         values = [f"{i:04}" for i in range(entries)]  # of eight bytes each, with their lengths
         await writer.write(pa.table({"s": random.Random(1).sample(values * 8, k=8 * entries)}))
     data = (await store.read_tail("f", 1 << 30)).data
-    record = next(header for header in in_place(headers_in(data, 0)) if header.kind == RecordKind.ROW_GROUP)
+    record = next(header for header in in_place(scan_headers(data, 0)) if header.kind == RecordKind.ROW_GROUP)
     (copies,) = compact_protocol.decode(RowGroupRecord, data, record.payload_offset)[0].chunks
     assert copies.dictionary_page is not None
     assert (copies.dictionary_copy is not None) == is_copied

@@ -11,13 +11,13 @@ from resilient_pq.damage.page_hints import PageHint, PageHints
 from resilient_pq.format.file_metadata import ColumnMetaData, CompressionCodec, Encoding, PageType
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.schema_tree import Leaf, Schema
-from resilient_pq.recovery.carve.page_probe import Probed, encoding_of
+from resilient_pq.recovery.carve.page_probe import ProbedPage, encoding_of
 from resilient_pq.recovery.carve.stretch_placement import PlacedGroup, PlacedSpan
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilding:
+class RowGroupBuilder:
     """The pages of a file, and what their columns are.
 
     Attributes:
@@ -27,7 +27,7 @@ class Rebuilding:
     """
 
     schema: Schema
-    pages: Sequence[Probed]
+    pages: Sequence[ProbedPage]
     codecs: dict[int, CompressionCodec]
 
     def row_groups(self, groups: Sequence[PlacedGroup], start: int) -> tuple[LocatedRowGroup, ...]:
@@ -84,7 +84,7 @@ class Rebuilding:
             yield None if page.is_dictionary or page.mid_row else row
             row = None if row is None else row + page.rows[kind]
 
-    def _metadata(self, leaf: Leaf, pages: Sequence[Probed], place: ByteRange) -> ColumnMetaData:
+    def _metadata(self, leaf: Leaf, pages: Sequence[ProbedPage], place: ByteRange) -> ColumnMetaData:
         headers = [page.page.header for page in pages]
         encodings = {encoding for header in headers if (encoding := encoding_of(header)) is not None}
         encodings |= {h.dictionary_page_header.encoding for h in headers if h.dictionary_page_header is not None}
@@ -104,16 +104,16 @@ class Rebuilding:
             dictionary_page_offset=dictionary,
         )
 
-    def _codec(self, leaf: Leaf, pages: Sequence[Probed]) -> CompressionCodec:
+    def _codec(self, leaf: Leaf, pages: Sequence[ProbedPage]) -> CompressionCodec:
         """The codec that most of the pages tell; else that of the column, else that of the file."""
         own = common_codec(pages)
         if own is not None:
             return own
         usual = Counter(self.codecs.values()).most_common(1)
-        return self.codecs.get(leaf.ordinal, usual[0][0] if usual else _by_size(pages))
+        return self.codecs.get(leaf.ordinal, usual[0][0] if usual else _guess_codec(pages))
 
 
-def common_codec(pages: Iterable[Probed]) -> CompressionCodec | None:
+def common_codec(pages: Iterable[ProbedPage]) -> CompressionCodec | None:
     """The codec that most pages can be compressed with; None where none of them tells."""
     votes = Counter(page.codec for page in pages if page.codec is not None)
     compressed = Counter({codec: n for codec, n in votes.items() if codec is not CompressionCodec.UNCOMPRESSED})
@@ -121,11 +121,11 @@ def common_codec(pages: Iterable[Probed]) -> CompressionCodec | None:
     return (compressed or votes).most_common(1)[0][0] if votes else None
 
 
-def _by_size(pages: Sequence[Probed]) -> CompressionCodec:
+def _guess_codec(pages: Sequence[ProbedPage]) -> CompressionCodec:
     same = all(p.page.header.uncompressed_page_size == p.page.header.compressed_page_size for p in pages)
     return CompressionCodec.UNCOMPRESSED if same else CompressionCodec.SNAPPY
 
 
-def data_version(pages: Iterable[Probed]) -> int:
+def data_version(pages: Iterable[ProbedPage]) -> int:
     """The version of the format that a footer would name: 2 where there are pages of version 2."""
     return 2 if any(page.page.header.type == PageType.DATA_PAGE_V2 for page in pages) else 1

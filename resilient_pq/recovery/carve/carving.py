@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,25 +14,19 @@ from resilient_pq.format.pages.page import Page
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, HEADER_SIZE, ChunkPlace, RecordKind, parse_header
 from resilient_pq.format.schema_tree import Group, Schema
 from resilient_pq.recovery.carve.carve_limits import CarveLimits
-from resilient_pq.recovery.carve.carved_row_groups import Rebuilding, common_codec, data_version
+from resilient_pq.recovery.carve.carved_row_groups import RowGroupBuilder, common_codec, data_version
 from resilient_pq.recovery.carve.file_spans import FoundFile
-from resilient_pq.recovery.carve.invented_columns import NamedColumn, candidates, invent
-from resilient_pq.recovery.carve.invented_columns import findings as findings_of
+from resilient_pq.recovery.carve.invented_columns import NamedColumn, candidate_kinds, invent_columns
+from resilient_pq.recovery.carve.invented_columns import describe_columns as findings_of
 from resilient_pq.recovery.carve.page_layout import PageLayout, Places
-from resilient_pq.recovery.carve.page_probe import (
-    Kinds,
-    Probed,
-    by_body,
-    by_header,
-    kind_of,
-    kinds_of,
-)
-from resilient_pq.recovery.carve.range_windows import Asking, RangeWindow
-from resilient_pq.recovery.carve.stretch_placement import Placing
+from resilient_pq.recovery.carve.page_probe import Kinds, ProbedPage, kind_of, kinds_of, probe_body, probe_header
+from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow
+from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
 from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.units import KiB
 
+_CODECS = frozenset(CompressionCodec)
 #: What stands between two chunks is looked at where it is not larger.
 MOST_BETWEEN = 64 * KiB
 
@@ -44,86 +39,75 @@ def carve(
     limits: CarveLimits | None = None,
     named: Sequence[NamedColumn] = (),
     separated: bool = False,
-) -> Asking[RebuiltFile]:
-    """Rebuild the footer of a file from its pages.
-
-    Args:
-        file: The file, as `files_in` found it.
-        schema: Its columns; None to invent some of which nothing but the physical types is known.
-        expected_rows: Rows that row groups of files of the same make have.
-        limits: What it may cost.
-        named: What columns are called and of what type, where records say so and there is no schema.
-        separated: Whether its writer puts something between any two chunks, as we do.
-
-    Returns:
-        The row groups. Pages that fit nowhere, or that could belong to more than one column, are left out, and named
-        in a finding.
-
-    Raises:
-        FormatError: The search for pages cost more than the limits allow.
-    """
+) -> RangeRequests[RebuiltFile]:
+    """Rebuild the footer of a file from its pages."""
     limits = limits or CarveLimits()
     size = sum(page.end - page.offset for page in file.pages)
     findings: list[Finding] = []
-    places = yield from _places(file.pages)
+    places = yield from _recorded_places(file.pages)
     if schema is None:
-        kinds = candidates(file.pages)
-        probed = yield from _probe(file.pages, kinds, limits)
-        found = yield from _stretches(probed)
-        pages = _next_to_each_other(found) if not places else found.pages
+        kinds = candidate_kinds(file.pages)
+        probed = yield from _probe_pages(file.pages, kinds, limits)
+        found = yield from _cut_stretches(probed, places)
+        pages = _longest_stretch(found) if not places else found.pages
         steps = limits.budget(size)
-        begins = yield from _begins(file, pages, places)
-        invented = invent(pages, list(kinds), steps, limits.max_columns, places, named, begins=begins)
+        begins = yield from _is_row_group_start(file, pages, places)
+        invented = invent_columns(pages, list(kinds), steps, limits.max_columns, places, named, begins=begins)
         if steps.ended:
             findings.append(steps.finding("there may be more columns, or fewer", file.start, file.end))
         if invented is None or (len(invented.schema.leaves) == 1 and len(pages) < len(found.pages)):
             nothing = Schema(Group("schema", Repetition.REQUIRED, ()))
-            findings += [_of_unknown_columns(file.pages)] if file.pages else []
+            findings += [_report_unknown_columns(file.pages)] if file.pages else []
             return RebuiltFile(nothing, FileMetaData(1, nothing.to_elements(), 0, []), (), tuple(findings))
         schema, expected_rows = invented.schema, invented.row_counts
         findings += findings_of(invented)
         if invented.end is not None:
             left = [page for page in file.pages if page.offset >= invented.end]
-            findings.append(_of_unknown_columns(left))
+            findings.append(_report_unknown_columns(left))
             file = replace(file, pages=file.pages[: len(file.pages) - len(left)])
-    probed = yield from _probe(file.pages, kinds_of(schema.leaves), limits)
-    stretches = yield from _stretches(probed)
+    probed = yield from _probe_pages(file.pages, kinds_of(schema.leaves), limits)
+    stretches = yield from _cut_stretches(probed, places)
     columns = [kind_of(leaf) for leaf in schema.leaves]
     budget = limits.budget(size)
     layout = PageLayout(
         stretches.pages, columns, stretches.borders, expected_rows, budget, places, separated=separated
     )  # fmt: skip
-    placing = Placing(layout, stretches.ranges, _begins_file(file, stretches.pages))
+    placing = StretchPlacement(layout, stretches.ranges, _is_file_start(file, stretches.pages))
     placing.run()
-    rebuilding = Rebuilding(schema, stretches.pages, _codecs(placing))
+    rebuilding = RowGroupBuilder(schema, stretches.pages, _codecs(placing))
     metadata = FileMetaData(data_version(stretches.pages), schema.to_elements(), 0, [])
-    findings += _of_no_column(probed) + _what_is_odd(placing)
+    findings += _report_strangers(probed) + _report_oddities(placing)
     return RebuiltFile(schema, metadata, rebuilding.row_groups(placing.groups, file.start), tuple(findings))
 
 
-def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Asking[list[Probed]]:
+def _probe_pages(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> RangeRequests[list[ProbedPage]]:
     """Look into pages, as far as it is worth it; those that fit no column are given without kinds."""
     window = RangeWindow(max((page.end for page in pages), default=0))
     nested = any(kind.max_repetition_level for kind in kinds)
-    found: list[Probed] = []
+    found: list[ProbedPage] = []
     left = limits.probed_bytes
     likely: CompressionCodec | None = None
-    for number, page in enumerate(pages):
-        known = by_header(page, kinds)
-        before = found[number - 1] if number else None
-        first = before is None or before.is_dictionary or before.page.end != page.offset
-        needed = known.is_dictionary or first or page.proof in _WEAK
-        needed = needed or (nested and page.header.data_page_header is not None)
-        if needed or left > 0:
+    for page in pages:
+        known = probe_header(page, kinds)
+        if left > 0 or _needs_body(known, found[-1] if found else None, nested=nested):
             left -= page.header.uncompressed_page_size + known.num_values
             view = yield from window.read(page.offset, page.end)
             size = page.header_size
-            known = by_body(known, Page(0, page.offset, page.header, view[:size], view[size:]), kinds, likely)
+            known = probe_body(known, Page(0, page.offset, page.header, view[:size], view[size:]), kinds, likely)
             likely = known.codec or likely
             if not known.decoded and (nested or page.proof in _WEAK):
                 known = replace(known, rows={})
         found.append(known)
     return found
+
+
+def _needs_body(page: ProbedPage, before: ProbedPage | None, *, nested: bool) -> bool:
+    """Whether a page has to be decompressed, whatever that costs."""
+    if page.is_dictionary or page.page.proof in _WEAK:
+        return True
+    if before is None or before.is_dictionary or before.page.end != page.page.offset:
+        return True
+    return nested and page.page.header.data_page_header is not None
 
 
 #: Proofs that need another one: that the page decodes.
@@ -140,15 +124,15 @@ class _Stretches:
         borders: Indexes of pages before which something stands that stands between chunks only.
     """
 
-    pages: list[Probed]
+    pages: list[ProbedPage]
     ranges: list[tuple[int, int]]
     borders: set[int]
 
 
-def _stretches(probed: Sequence[Probed]) -> Asking[_Stretches]:
+def _cut_stretches(probed: Sequence[ProbedPage], places: Places) -> RangeRequests[_Stretches]:
     """Cut pages where something is missing between them."""
     window = RangeWindow(max((page.page.end for page in probed), default=0))
-    pages: list[Probed] = []
+    pages: list[ProbedPage] = []
     starts: list[int] = []
     borders: set[int] = set()
     for page in probed:
@@ -159,7 +143,8 @@ def _stretches(probed: Sequence[Probed]) -> Asking[_Stretches]:
             between = None
             if end is not None and page.page.offset - end <= MOST_BETWEEN:
                 between = yield from window.read(end, page.page.offset)
-            if between is not None and is_between_chunks(between):
+            follows = between is not None and len(between) == CHUNK_RECORD_SIZE and page.page.offset in places
+            if follows or (between is not None and is_between_chunks(between)):
                 borders.add(len(pages))
             else:
                 starts.append(len(pages))
@@ -181,10 +166,11 @@ def _record_size(data: memoryview) -> int | None:
     return None if header is None or header.end - header.offset > len(data) else header.end - header.offset
 
 
-def _places(pages: Sequence[FoundPage]) -> Asking[Places]:
-    """Which chunk begins with a page, as whole records of ours tell that stand before it, where they were written."""
+def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
+    """Which chunk begins with a page, by the record before it: one in its place, or one whose header is destroyed."""
     window = RangeWindow(max((page.end for page in pages), default=0))
     found: dict[bytes, dict[int, ChunkPlace]] = {}
+    headless: dict[int, ChunkPlace] = {}
     for before, page in pairwise([None, *pages]):
         assert page is not None
         start = page.offset - CHUNK_RECORD_SIZE
@@ -192,14 +178,28 @@ def _places(pages: Sequence[FoundPage]) -> Asking[Places]:
             continue
         data = yield from window.read(start, page.offset)
         header = parse_header(data)
-        if header is None or (header.kind, header.offset, header.end) != (RecordKind.CHUNK, start, page.offset):
+        if header is None:
+            if (place := _headless_place(data[HEADER_SIZE:])) is not None:
+                headless[page.offset] = place
+            continue
+        if (header.kind, header.offset, header.end) != (RecordKind.CHUNK, start, page.offset):
             continue
         if header.holds(data[HEADER_SIZE:]):
             found.setdefault(header.file_id, {})[page.offset] = ChunkPlace.unpack(data[HEADER_SIZE:])
-    return max(found.values(), key=len, default={})
+    places = max(found.values(), key=len, default={})
+    counts = Counter((place.row_group, place.column) for place in (*places.values(), *headless.values()))
+    return places | {at: place for at, place in headless.items() if counts[place.row_group, place.column] == 1}
 
 
-def _next_to_each_other(found: _Stretches) -> list[Probed]:
+def _headless_place(payload: memoryview) -> ChunkPlace | None:
+    """The payload of a chunk record whose header is destroyed; None where bytes are not such a payload."""
+    place = ChunkPlace.unpack(payload)
+    # The bytes that are always zero, and the codec, are evidence enough; but a hole may be all zeros.
+    is_payload = place.pack() == bytes(payload) and place.codec in _CODECS and any(payload)
+    return place if is_payload and place.row_group <= place.first_row else None
+
+
+def _longest_stretch(found: _Stretches) -> list[ProbedPage]:
     """The longest row of pages between which nothing is missing, where it has most of them; none otherwise.
 
     Of single pages nobody can tell which are of one column: made up columns would mix those of several.
@@ -208,11 +208,11 @@ def _next_to_each_other(found: _Stretches) -> list[Probed]:
     return found.pages[start:end] if 2 * (end - start) > len(found.pages) else []
 
 
-def _begins_file(file: FoundFile, pages: Sequence[Probed]) -> bool:
+def _is_file_start(file: FoundFile, pages: Sequence[ProbedPage]) -> bool:
     return bool(pages) and file.has_head and pages[0].page.offset == file.start + len(MAGIC)
 
 
-def _begins(file: FoundFile, pages: Sequence[Probed], places: Places) -> Asking[bool]:
+def _is_row_group_start(file: FoundFile, pages: Sequence[ProbedPage], places: Places) -> RangeRequests[bool]:
     """Whether the first of some pages begins a row group for certain."""
     if not pages:
         return False
@@ -226,7 +226,7 @@ def _begins(file: FoundFile, pages: Sequence[Probed], places: Places) -> Asking[
     return is_between_chunks((yield from RangeWindow(start).read(head, start)))
 
 
-def _codecs(placing: Placing) -> dict[int, CompressionCodec]:
+def _codecs(placing: StretchPlacement) -> dict[int, CompressionCodec]:
     """The codec of each column, where its pages tell."""
     pages = placing.layout.pages
     found: dict[int, CompressionCodec] = {}
@@ -238,7 +238,7 @@ def _codecs(placing: Placing) -> dict[int, CompressionCodec]:
     return found
 
 
-def _of_unknown_columns(pages: Sequence[FoundPage]) -> Finding:
+def _report_unknown_columns(pages: Sequence[FoundPage]) -> Finding:
     return Finding(
         Damage.UNVERIFIED,
         f"of {len(pages)} pages nothing tells of which columns they are, or with which column a row group begins: they "
@@ -248,7 +248,7 @@ def _of_unknown_columns(pages: Sequence[FoundPage]) -> Finding:
     )
 
 
-def _of_no_column(probed: Sequence[Probed]) -> list[Finding]:
+def _report_strangers(probed: Sequence[ProbedPage]) -> list[Finding]:
     strangers = [page.page for page in probed if not page.rows]
     if not strangers:
         return []
@@ -262,7 +262,7 @@ def _of_no_column(probed: Sequence[Probed]) -> list[Finding]:
     ]
 
 
-def _what_is_odd(placing: Placing) -> list[Finding]:
+def _report_oddities(placing: StretchPlacement) -> list[Finding]:
     pages = placing.layout.pages
     odd = [
         Finding(

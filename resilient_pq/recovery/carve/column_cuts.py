@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.resilience_records import ChunkPlace
 from resilient_pq.recovery.carve.page_layout import PageLayout, Span
-from resilient_pq.recovery.carve.page_probe import ColumnKind, Probed, encoding_of
+from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage, encoding_of
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 
 #: Rows of one column are of much the same size in all row groups.
@@ -79,7 +79,7 @@ class CutChunk:
 
     def goes_on(self, other: CutChunk) -> bool:
         """Whether it may well be what follows in the column of another: its numbers ascend on, without a step."""
-        if not (self.follows(other) and _common([self, other]) and self.is_like(other)):
+        if not (self.follows(other) and _common_kinds([self, other]) and self.is_like(other)):
             return False
         assert self.numbers is not None and other.numbers is not None  # or nothing would follow
         return (self.numbers[0] - other.numbers[1]) * _FAR <= other.numbers[1] - other.numbers[0]
@@ -92,7 +92,7 @@ Run = list[list[Span]]
 class CutChunks:
     """Pages cut into chunks of equally many rows, whatever their columns."""
 
-    def __init__(self, pages: Sequence[Probed], kinds: Sequence[ColumnKind], steps: SearchBudget) -> None:
+    def __init__(self, pages: Sequence[ProbedPage], kinds: Sequence[ColumnKind], steps: SearchBudget) -> None:
         """Take the pages, and the kinds of columns that they may be of."""
         self._pages = pages
         self._layout = PageLayout(pages, kinds, (), (), steps)
@@ -178,7 +178,7 @@ class CutChunks:
         )  # fmt: skip
 
 
-def _common(chunks: Sequence[CutChunk]) -> list[ColumnKind]:
+def _common_kinds(chunks: Sequence[CutChunk]) -> list[ColumnKind]:
     """The kinds that all of some chunks may be of, the simplest first."""
     others = [set(chunk.kinds) for chunk in chunks[1:]]
     return [kind for kind in chunks[0].kinds if all(kind in other for other in others)]
@@ -196,7 +196,7 @@ def rank(runs: Sequence[Run]) -> tuple[int, int]:
     return runs[-1][-1][0].end, -sum(run[0][0].rows > runs[0][0][0].rows for run in runs)
 
 
-def by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | None]) -> list[list[CutChunk]]:
+def group_by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | None]) -> list[list[CutChunk]]:
     """The chunks of each column, where for each column something tells; none otherwise."""
     columns: dict[int, list[CutChunk]] = {}
     for chunk in chunks:
@@ -207,7 +207,7 @@ def by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | None]) -
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ColumnCount:
     """How many columns there are.
 
     Attributes:
@@ -227,15 +227,11 @@ class Counted:
         return [list(known[(ordinal - self.first) % self.count :: self.count]) for ordinal in range(self.count)]
 
 
-def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Counted | None:
+def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> ColumnCount | None:
     """How many columns there are, and with which the first chunk begins; None where nothing tells that.
 
     Row groups have equally many rows but for the last, or the last few, so a row group ends where a run does, and the
     number of columns divides the chunks of each run. Where there is one run only, types have to repeat themselves.
-
-    Args:
-        runs: Runs of chunks of equally many rows.
-        begins: Whether the first chunk begins a row group. If not, it tells where one ends which column that is of.
     """
     for last in range(len(runs), 1, -1):  # behind them are pages of a row group that was cut
         if (counted := _of_several_runs(runs[:last], begins=begins)) is not None:
@@ -245,32 +241,32 @@ def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Counte
         return None
     columns = counted.columns(runs[0])
     rest = [chunk for run in runs[1:] for chunk in run]
-    fit = [_common([*columns[i % counted.count], chunk]) for i, chunk in enumerate(rest)]
+    fit = [_common_kinds([*columns[i % counted.count], chunk]) for i, chunk in enumerate(rest)]
     return counted if all(fit) else None
 
 
-def _of_several_runs(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Counted | None:
+def _of_several_runs(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> ColumnCount | None:
     """The same where each run ends with a row group."""
     chunks = [chunk for run in runs for chunk in run]
     most = math.gcd(*map(len, runs if begins else runs[1:]))
     for count in range(most, 0, -1):
         if most % count == 0 and _repeats(chunks, count) and (begins or _all_alike(runs, count)):
-            return Counted(count, -len(runs[0]) % count, len(chunks))
+            return ColumnCount(count, -len(runs[0]) % count, len(chunks))
     return None
 
 
-def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> Counted | None:
+def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> ColumnCount | None:
     """The same for chunks that all have equally many rows."""
     known = chunks if begins else chunks[::-1]
     count = _of_equal_rows(known)
     if count is None or _may_be_pages(known, count) or not (begins or ends or 1 == count < len(chunks)):
         return None
     if count < len(chunks):
-        return Counted(count, 0 if begins else -len(chunks) % count, len(chunks))
+        return ColumnCount(count, 0 if begins else -len(chunks) % count, len(chunks))
     if begins:  # more columns than there are would be made up; the first row group is what it is in any case
         again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
         count = next(again, count)
-    return None if _recur(chunks[:count]) else Counted(count, 0, count)
+    return None if _have_twins(chunks[:count]) else ColumnCount(count, 0, count)
 
 
 def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool:
@@ -278,9 +274,9 @@ def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool
     pairs = list(zip(chunks[:count], chunks[count:], strict=False))
     if len(pairs) == count or ends:
         first = pairs[: max(_ENOUGH, count // 3)]
-        return len(first) >= _ENOUGH and all(_common(pair) and pair[0].is_like(pair[1]) for pair in first)
+        return len(first) >= _ENOUGH and all(_common_kinds(pair) and pair[0].is_like(pair[1]) for pair in first)
     alike = [one.is_as_large(other) for one, other in pairs if one.has_values and other.has_values]
-    return all(map(_common, pairs)) and bool(alike) and sum(alike) >= _MOST * len(alike)
+    return all(map(_common_kinds, pairs)) and bool(alike) and sum(alike) >= _MOST * len(alike)
 
 
 def _all_alike(runs: Sequence[Sequence[CutChunk]], count: int) -> bool:
@@ -290,24 +286,25 @@ def _all_alike(runs: Sequence[Sequence[CutChunk]], count: int) -> bool:
 
 def _of_equal_rows(chunks: Sequence[CutChunk]) -> int | None:
     """The same for chunks that all have equally many rows."""
-    of_one_type = len(chunks) > 1 and _repeats(chunks, 1)
-    if of_one_type and (_ascend(chunks) or _ascend(chunks[::-1])):
-        return 1
-    for count in range(1, len(chunks)):
-        divides = not len(chunks) % count
-        # Of a file that was cut, the last row group may lack chunks.
-        if not divides and (of_one_type or len(chunks) <= 2 * count):
-            continue
-        told = not of_one_type or (count > 1 and not _are_alike(chunks, 1))
-        if told and _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count)):
-            return count
-    return None if of_one_type else len(chunks)
+    if len(chunks) > 1 and _repeats(chunks, 1):
+        if _ascend(chunks) or _ascend(chunks[::-1]):
+            return 1
+        counts = [] if _are_alike(chunks, 1) else [n for n in range(2, len(chunks)) if not len(chunks) % n]
+        return next((count for count in counts if _recurs(chunks, count)), None)
+    # Of a file that was cut, the last row group may lack chunks.
+    counts = [n for n in range(1, len(chunks)) if not len(chunks) % n or len(chunks) > 2 * n]
+    return next((count for count in counts if _recurs(chunks, count)), len(chunks))
 
 
-def _recur(chunks: Sequence[CutChunk]) -> bool:
+def _recurs(chunks: Sequence[CutChunk], count: int) -> bool:
+    """Whether so many chunks are followed by chunks of the same columns, row group by row group."""
+    return _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count))
+
+
+def _have_twins(chunks: Sequence[CutChunk]) -> bool:
     """Whether any two chunks may be of one column, in two row groups of which others are missing."""
     return any(
-        one.has_values and other.has_values and _common([one, other]) and one.is_like(other)
+        one.has_values and other.has_values and _common_kinds([one, other]) and one.is_like(other)
         for one, other in combinations(chunks, 2)
     )
 
@@ -317,7 +314,7 @@ def _may_be_pages(chunks: Sequence[CutChunk], count: int) -> bool:
     for pages in (pages for pages in range(2, count + 1) if not count % pages):
         pairs = [pair for i, pair in enumerate(pairwise(chunks), start=1) if i % pages]
         alike = [one.is_like(other) and not other.has_dictionary for one, other in pairs]
-        if all(map(_common, pairs)) and sum(alike) >= _MOST * len(alike):
+        if all(map(_common_kinds, pairs)) and sum(alike) >= _MOST * len(alike):
             return True
     return False
 
@@ -334,7 +331,7 @@ def _ascend(chunks: Sequence[CutChunk]) -> bool:
 
 def _repeats(chunks: Sequence[CutChunk], count: int) -> bool:
     """Whether chunks can be of so many columns, by their kinds."""
-    return all(_common(chunks[ordinal::count]) for ordinal in range(min(count, len(chunks))))
+    return all(_common_kinds(chunks[ordinal::count]) for ordinal in range(min(count, len(chunks))))
 
 
 def _mostly_repeats(chunks: Sequence[CutChunk], count: int) -> bool:

@@ -1,4 +1,4 @@
-"""What files there seem to be in bytes: by their pages, the magics at their ends, and footers. Sans-io."""
+"""Files in bytes, by their pages, the magics at their ends, and their footers. Sans-io."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind, parse_header
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.carve.carve_limits import CarveLimits
-from resilient_pq.recovery.carve.range_windows import Asking, RangeWindow, search
+from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow, search_pages
 from resilient_pq.units import KiB, MiB
 
 _MAGIC = re.compile(re.escape(MAGIC))
@@ -28,7 +28,7 @@ _SECTOR = 512
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file, or what there is of one.
+    """A file, or a part of one.
 
     Attributes:
         start: Absolute offset of its leading magic; where that is gone, of its first page.
@@ -58,29 +58,20 @@ class _Footer:
     metadata: FileMetaData
 
 
-def files_in(start: int, end: int, limits: CarveLimits | None = None) -> Asking[list[FoundFile]]:
-    """The files in the bytes between two offsets, in order; also those that stand within a damaged page of another.
-
-    Args:
-        start: Absolute offset of the first byte.
-        end: Absolute offset after the last.
-        limits: What is believed, and what it may cost.
-
-    Raises:
-        FormatError: It cost more.
-    """
+def find_files(start: int, end: int, limits: CarveLimits | None = None) -> RangeRequests[list[FoundFile]]:
+    """The files between two offsets, in order, those within a damaged page of another included."""
     limits = limits or CarveLimits()
-    pages = yield from search(start, end, limits.search)
+    pages = yield from search_pages(start, end, limits.search)
     magics = yield from _magics(start, end, pages)
     heads = yield from _heads(magics, pages, end)
     footers = yield from _footers(magics, start, end, limits)
     if len(heads) + len(footers) > _MOST_FILES:
         raise FormatError(f"there seem to be {len(heads) + len(footers):,} files", hint="recover a part of the bytes")
     whole = [file for footer in footers if (file := _whole_file(footer, heads, pages)) is not None]
-    return _divide(start, end, pages, heads, whole)
+    return _assign_pages(start, end, pages, heads, whole)
 
 
-def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> Asking[list[int]]:
+def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> RangeRequests[list[int]]:
     """Offsets of all magics outside of pages."""
     found: list[int] = []
     window = RangeWindow(end)
@@ -98,8 +89,8 @@ def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> Asking[list[int
     return found
 
 
-def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> Asking[list[int]]:
-    """The magics that lead a file: a page follows, or the first record of ours, and not what statistics keep of one."""
+def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> RangeRequests[list[int]]:
+    """The magics that begin a file, as a page or the first record follows, unlike in copies of values in statistics."""
     offsets = {page.offset for page in pages}
     window = RangeWindow(end)
     found = []
@@ -111,7 +102,7 @@ def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> Askin
     return found
 
 
-def _footers(magics: Sequence[int], start: int, end: int, limits: CarveLimits) -> Asking[list[_Footer]]:
+def _footers(magics: Sequence[int], start: int, end: int, limits: CarveLimits) -> RangeRequests[list[_Footer]]:
     """The footers that end in a magic."""
     found: list[_Footer] = []
     allowed = 2 * (end - start) + limits.max_footer
@@ -137,7 +128,7 @@ def _footers(magics: Sequence[int], start: int, end: int, limits: CarveLimits) -
 
 
 def _tells_columns(metadata: FileMetaData) -> bool:
-    """Whether the schema of a footer is one, and its row groups have its columns."""
+    """Whether the schema of a footer is valid, and its row groups have its columns."""
     try:
         leaves = Schema.from_elements(metadata.schema).leaves
     except ResilientPQError:
@@ -146,7 +137,7 @@ def _tells_columns(metadata: FileMetaData) -> bool:
 
 
 def _whole_file(footer: _Footer, heads: Sequence[int], pages: Sequence[FoundPage]) -> FoundFile | None:
-    """The file of a footer: it begins where its first page is where the footer says."""
+    """The file of a footer, which begins so that its first page lies where the footer has it."""
     chunks = [chunk.meta_data for row_group in footer.metadata.row_groups for chunk in row_group.columns]
     starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks if c is not None]
     first = min(starts, default=None)
@@ -161,21 +152,21 @@ def _whole_file(footer: _Footer, heads: Sequence[int], pages: Sequence[FoundPage
     return None
 
 
-def _divide(
+def _assign_pages(
     start: int, end: int, pages: Sequence[FoundPage], heads: Sequence[int], whole: Sequence[FoundFile]
 ) -> list[FoundFile]:
-    """Give each page to a file: to the innermost whole one, else to that whose head stands before it."""
+    """Assign each page to the innermost whole file, else to the file whose magic lies before it."""
     whole = [_without_inner(file, whole) for file in whole]
     taken = {page.offset for file in whole for page in file.pages}
     rest = [page for page in pages if page.offset not in taken]
-    mine = {file.start for file in whole}
-    begins = [head for head in heads if head not in mine and not any(_inside(head, file) for file in whole)]
-    # What stands behind a whole file is no more of what stands before it, unless that is a value in a page of it.
-    borders = {file.end for file in whole if _is_separate(file, begins, start)} | set(begins) | {start}
+    begins = [head for head in heads if not any(_contains(head, file) for file in whole)]
+    # Bytes behind a whole file are not part of those before it, unless the file is a value in one of their pages.
+    borders = {start, *begins, *(file.end for file in whole if _is_separate(file, begins, start))}
+    separate = [file for file in whole if file.end in borders]
     found = list(whole)
     places = sorted(borders)
     for place, following in zip(places, [*places[1:], end], strict=True):
-        ends_at = min([following, *(file.start for file in whole if file.end in borders and file.start >= place)])
+        ends_at = min([following, *(file.start for file in separate if file.start >= place)])
         first, last = (bisect_left(rest, offset, key=lambda page: page.offset) for offset in (place, following))
         own = tuple(rest[first:last])
         if place in begins:
@@ -187,15 +178,15 @@ def _divide(
 
 def _without_inner(file: FoundFile, whole: Sequence[FoundFile]) -> FoundFile:
     inner = [other for other in whole if file.start < other.start and other.end < file.end]
-    own = tuple(page for page in file.pages if not any(_inside(page.offset, other) for other in inner))
+    own = tuple(page for page in file.pages if not any(_contains(page.offset, other) for other in inner))
     return replace(file, pages=own)
 
 
-def _inside(offset: int, file: FoundFile) -> bool:
+def _contains(offset: int, file: FoundFile) -> bool:
     return file.start <= offset < file.end
 
 
 def _is_separate(file: FoundFile, begins: Sequence[int], start: int) -> bool:
-    """Whether a whole file stands on its own, in a sector of a disk or at the start, and not in a value of another."""
+    """Whether a whole file begins in a sector of a disk or at the start, and not in a value of another file."""
     before = max((head for head in begins if head < file.start), default=start)
     return (file.start - before) % _SECTOR == 0

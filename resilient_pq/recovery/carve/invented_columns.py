@@ -1,30 +1,31 @@
-"""Columns for pages of which no schema is known: physical types, and names that are made up. Pure.
+"""Columns for pages without a schema: physical types, and invented names. Pure.
 
-The pages tell widths and levels, and with them the physical types, but for two that are equally wide: there the
-values look more like one than like the other. They tell neither names nor what values mean, and of nested columns
-only lists. Which row groups the chunks of one type are of is guessed by what repeats.
+Pages show widths and levels, and so physical types, except for two of the same width, which values resemble more or
+less. They show neither names nor meanings, and of nested columns only lists. Columns are counted by what repeats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from resilient_pq.damage.page_search import FoundPage
 from resilient_pq.errors import FormatError
 from resilient_pq.format.file_metadata import Encoding, Repetition, Type
 from resilient_pq.format.schema_tree import Group, Node, Schema
 from resilient_pq.recovery.carve.column_cuts import (
+    ColumnCount,
     CutChunk,
     CutChunks,
     Run,
-    by_places,
     count_columns,
+    group_by_places,
     rank,
     usual_kinds,
 )
 from resilient_pq.recovery.carve.page_layout import Places
-from resilient_pq.recovery.carve.page_probe import ColumnKind, Kinds, Probed, kinds_of
+from resilient_pq.recovery.carve.page_probe import ColumnKind, Kinds, ProbedPage, kinds_of
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 from resilient_pq.recovery.report import Damage, Finding
 
@@ -46,21 +47,17 @@ _FLOATING = {Type.INT32: Type.FLOAT, Type.INT64: Type.DOUBLE}
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """What the record of a row group says of a column.
-
-    Attributes:
-        path: Its path.
-        physical_type: Its physical type.
-    """
+    """The path and physical type that the record of a row group has for a column."""
 
     path: tuple[str, ...]
     physical_type: Type
 
 
-def schema_of(shapes: Sequence[ColumnKind], named: Sequence[NamedColumn] = ()) -> Schema:
-    """A schema with a column of each kind, named c0, c1 and so on where nothing says how."""
+def _schema_of(columns: Sequence[Sequence[CutChunk]], named: Sequence[NamedColumn]) -> Schema:
+    """A schema of columns with some chunks each, named c0, c1 and so on where no record names them."""
     fields: list[Node] = []
-    for ordinal, kind in enumerate(shapes):
+    for ordinal, chunks in enumerate(columns):
+        kind = _choose_kind(chunks, named[ordinal].physical_type if named else None)
         shape = _SHAPES[_LEVELS.index((kind.max_definition_level, kind.max_repetition_level))]
         parsed = Schema.parse(f"message schema {{ {shape.format(type=_type_name(kind), name=f'c{ordinal}')} }}")
         (field,) = parsed.root.children
@@ -74,7 +71,7 @@ def _type_name(kind: ColumnKind) -> str:
     return "binary" if kind.physical_type is Type.BYTE_ARRAY else kind.physical_type.name.lower()
 
 
-def candidates(pages: Sequence[FoundPage]) -> Kinds:
+def candidate_kinds(pages: Sequence[FoundPage]) -> Kinds:
     """The kinds of columns that pages may be of."""
     names = [*_TYPES, *(f"fixed_len_byte_array({width})" for width in _widths(pages))]
     fields = [
@@ -86,7 +83,7 @@ def candidates(pages: Sequence[FoundPage]) -> Kinds:
 
 
 def _widths(pages: Sequence[FoundPage]) -> list[int]:
-    """Widths of values that are none of a number's, most of them seen."""
+    """Widths that most PLAIN pages have, except those of numbers."""
     seen: dict[int, int] = {}
     for page in pages:
         header = page.header
@@ -105,7 +102,7 @@ def _widths(pages: Sequence[FoundPage]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Invented:
+class InventedColumns:
     """Columns that are made up.
 
     Attributes:
@@ -123,27 +120,17 @@ class Invented:
     named: bool = False
 
 
-def invent(
-    pages: Sequence[Probed],
+def invent_columns(
+    pages: Sequence[ProbedPage],
     kinds: Sequence[ColumnKind],
     steps: SearchBudget,
     max_columns: int,
-    places: Places | None = None,
+    places: Places,
     named: Sequence[NamedColumn] = (),
     *,
     begins: bool = True,
-) -> Invented | None:
-    """Columns that the pages can be laid out in; None where there are none, or nothing tells which.
-
-    Args:
-        pages: The pages.
-        kinds: The kinds of columns tried, the simplest first.
-        steps: What it may cost; the best way that was found until it ended is taken.
-        max_columns: Columns at most.
-        places: Which chunks begin with pages, where that is known.
-        named: What columns are called and of what type, where records say so.
-        begins: Whether the first page begins a row group.
-    """
+) -> InventedColumns | None:
+    """The columns that pages can be laid out in; None where there are none, or it is not clear which."""
     chunks = CutChunks(pages, kinds, steps)
     start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
     if start is None:
@@ -152,32 +139,50 @@ def invent(
     if not widest:
         return None
     best = [chunks.of(run) for run in widest]
-    told = [None if places is None else places.get(page.page.offset) for page in pages]
-    columns = by_places([chunk for run in best for chunk in run], told)
-    begins, end = bool(columns) or (begins and start == 0), None
-    if not columns:
-        if not begins and len(best) > 1 and len(best[0]) == 1:
-            best = best[1:]  # it may be the end of a chunk
-        cut = [chunk for run in best for chunk in run]
-        counted = count_columns(best, begins=begins)
-        if counted is None:
-            return None
-        columns = counted.columns(cut)
-        rivals = [] if _is_one_type(cut) else [rows for rows in reaching if rows != best[0][0].rows]
-        if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals):
-            return None
-        if counted.told < len(cut):
-            end = pages[cut[counted.told - 1].end - 1].page.end
+    recorded = [places.get(page.page.offset) for page in pages]
+    counts = frozenset(run[0].rows for run in best)
+    if columns := group_by_places(list(chain(*best)), recorded):
+        return _invented(columns, max_columns, counts, named)
+    begins = begins and start == 0
+    if not begins and len(best) > 1 and len(best[0]) == 1:
+        best = best[1:]  # it may be the end of a chunk
+        counts = frozenset(run[0].rows for run in best)
+    counted = _count_by_repetition(chunks, start, best, reaching, steps, begins=begins)
+    if counted is None:
+        return None
+    cut = list(chain(*best))
+    end = pages[cut[counted.told - 1].end - 1].page.end if counted.told < len(cut) else None
+    invented = _invented(counted.columns(cut), max_columns, counts, named)
+    return replace(invented, from_start=begins, end=end)
+
+
+def _invented(
+    columns: Sequence[Sequence[CutChunk]], max_columns: int, row_counts: frozenset[int], named: Sequence[NamedColumn]
+) -> InventedColumns:
     if not _fit(columns, named):
         named = ()
-    types = [column.physical_type for column in named]
-    shapes = [_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
-    counts = frozenset(run[0].rows for run in best)
-    return Invented(schema_of(shapes, named), counts, begins, end, bool(named))
+    return InventedColumns(_schema_of(columns[:max_columns], named), row_counts, True, None, bool(named))
+
+
+def _count_by_repetition(
+    chunks: CutChunks,
+    start: int,
+    runs: Sequence[Sequence[CutChunk]],
+    reaching: Sequence[int],
+    steps: SearchBudget,
+    *,
+    begins: bool,
+) -> ColumnCount | None:
+    """The number of columns by what repeats; None where pages can be laid out well in another way, too."""
+    counted = count_columns(runs, begins=begins)
+    if counted is None or _is_one_type(list(chain(*runs))):
+        return counted
+    rivals = (rows for rows in reaching if rows != runs[0][0].rows)
+    return None if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals) else counted
 
 
 def _widest(chunks: CutChunks, start: int, steps: SearchBudget) -> tuple[list[Run], list[int]]:
-    """The runs that have most pages, and the rows of the first chunk of all that have them to the end."""
+    """The runs with the most pages, and the rows of the first chunk in each way that reaches the last page."""
     widest: list[Run] = []
     reaching: list[int] = []
     try:
@@ -194,12 +199,12 @@ def _widest(chunks: CutChunks, start: int, steps: SearchBudget) -> tuple[list[Ru
 
 
 def _is_one_type(chunks: Sequence[CutChunk]) -> bool:
-    """Whether all chunks may be of one column, which is said not to be clear by itself."""
+    """Whether all chunks may be of one column, where several ways are expected and reported."""
     return bool(set.intersection(*(set(chunk.kinds) for chunk in chunks)))
 
 
 def _is_good(chunks: CutChunks, start: int, rows: int, steps: SearchBudget, *, begins: bool) -> bool:
-    """Whether pages may be laid out in chunks of so many rows: what else is taken for chunks may be pages of these."""
+    """Whether pages can be laid out in chunks of so many rows, so that what seemed to be chunks may be pages."""
     try:
         runs = chunks.runs(start, rows)
     except FormatError:
@@ -210,8 +215,8 @@ def _is_good(chunks: CutChunks, start: int, rows: int, steps: SearchBudget, *, b
     return counted is not None and chunks.are_even(runs)
 
 
-def findings(invented: Invented) -> list[Finding]:
-    """What a user has to know of invented columns."""
+def describe_columns(invented: InventedColumns) -> list[Finding]:
+    """The findings for invented columns."""
     leaves = invented.schema.leaves
     columns = ", ".join(f"{leaf.path[0]} {leaf.node.physical_type.name}" for leaf in leaves[:20])
     more = len(leaves) - 20
@@ -232,7 +237,7 @@ def findings(invented: Invented) -> list[Finding]:
 
 
 def _fit(columns: Sequence[Sequence[CutChunk]], named: Sequence[NamedColumn]) -> bool:
-    """Whether columns can be those that are named, of which the names of all nodes but the first are made up."""
+    """Whether columns can be the named ones, of which only the first name in each path is used."""
     if len(columns) != len(named) or len({column.path[0] for column in named}) < len(named):
         return False
     return all(
@@ -244,8 +249,8 @@ def _fit(columns: Sequence[Sequence[CutChunk]], named: Sequence[NamedColumn]) ->
     )
 
 
-def _kind(chunks: Sequence[CutChunk], wanted: Type | None) -> ColumnKind:
-    """The kind of a column, by all of its chunks that are of one, and its type if something tells it."""
+def _choose_kind(chunks: Sequence[CutChunk], wanted: Type | None) -> ColumnKind:
+    """The kind of a column by those of its chunks that agree, and by its type where a record has it."""
     possible = usual_kinds(chunks)
     if wanted is not None:
         return next(kind for kind in possible if kind.physical_type is wanted)

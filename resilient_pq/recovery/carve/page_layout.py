@@ -1,9 +1,8 @@
-"""Pages that follow one another, laid out in columns and row groups. Pure.
+"""Consecutive pages, laid out in columns and row groups. Pure.
 
-The chunks of a row group stand in the order of the columns, and all have the same rows; the next row group begins
-with the first column again. So where a row group begins and how many rows it has says which pages are of which
-column, and most mistakes show: a dictionary page in the middle of a chunk, a page that cannot be of its column, rows
-that do not add up.
+The chunks of a row group stand in the order of the columns and have the same number of rows; then the next row group
+begins. So the first page of a row group and its number of rows determine the columns of pages, and most mistakes show:
+a dictionary page within a chunk, a page of another type, numbers of rows that differ.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from resilient_pq.format.resilience_records import ChunkPlace
-from resilient_pq.recovery.carve.page_probe import ColumnKind, Probed
+from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 
 #: By the offset of a page, which chunk begins with it.
@@ -24,15 +23,7 @@ Places = Mapping[int, ChunkPlace]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Pages of one column chunk, one after the other.
-
-    Attributes:
-        leaf: Ordinal of the column.
-        start: Index of the first page.
-        end: Index after the last.
-        rows: Rows that begin in them.
-        whole: Whether these are all pages of the chunk.
-    """
+    """Consecutive pages, from index `start` to `end`, of one column chunk; `whole` where these are all of its pages."""
 
     leaf: int
     start: int
@@ -43,14 +34,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LaidGroup:
-    """Chunks of one row group, one after the other.
-
-    Attributes:
-        num_rows: Rows of the row group.
-        spans: From one column on to another; only the last may not be whole.
-        end: Index of the page after them.
-        whole: Whether they reach to the last column.
-    """
+    """Chunks of one row group, from one column on to another; only the last may not be whole."""
 
     num_rows: int
     spans: tuple[Span, ...]
@@ -59,7 +43,7 @@ class LaidGroup:
 
     @property
     def counted(self) -> bool:
-        """Whether a whole chunk says how many rows there are; otherwise `num_rows` is what was seen of the first."""
+        """Whether a whole chunk gives the number of rows; otherwise `num_rows` are those seen of the first chunk."""
         return any(span.whole for span in self.spans)
 
 
@@ -70,9 +54,9 @@ _MOST_COMPARED = 16
 
 
 class _Column:
-    """What pages hold if they are of one kind of column, so that a chunk is laid out without looking at each."""
+    """The rows of pages if they belong to one kind of column, so that chunks are laid out without reading each page."""
 
-    def __init__(self, pages: Sequence[Probed], kind: ColumnKind, borders: Collection[int]) -> None:
+    def __init__(self, pages: Sequence[ProbedPage], kind: ColumnKind, borders: Collection[int]) -> None:
         rows, self._total = 0, array("q", [0])  # rows in all pages before an index
         self._stops: list[int] = []  # pages that cannot follow another one of their chunk
         self._unfit: list[int] = []  # pages that cannot be of the column at all
@@ -89,7 +73,7 @@ class _Column:
                 self._wanting.append(index)
 
     def limit(self, start: int, end: int, *, has_dictionary: bool) -> int:
-        """Index after the last page that a chunk that begins with a page can have."""
+        """Index behind the last page that a chunk beginning with a page can have."""
         if _first(self._unfit, start, end) == start:
             return start
         limit = _first(self._stops, start + 1, end)
@@ -100,29 +84,29 @@ class _Column:
         return self._total[end] - self._total[start]
 
     def place(self, start: int, end: int, num_rows: int) -> int | None:
-        """The most pages from `start` on that have so many rows together, as the index after them; None for none."""
+        """Index behind the most pages from `start` on that have so many rows together; None for none."""
         wanted = self._total[start] + num_rows
         place = bisect_right(self._total, wanted, start, end + 1) - 1
         return place if place > start and self._total[place] == wanted else None
 
     def counts(self, start: int, end: int) -> list[int]:
-        """All numbers of rows that the first pages from `start` on have together."""
+        """All numbers of rows that the pages from `start` on have together."""
         before = self._total[start]
         return sorted({total - before for total in self._total[start + 1 : end + 1]})
 
 
 def _first(indexes: list[int], start: int, end: int) -> int:
-    """The first of some ascending indexes from `start` on; `end` where there is none before that."""
+    """The first of some ascending indexes from `start` on; `end` where none comes before it."""
     place = bisect_left(indexes, start)
     return min(indexes[place], end) if place < len(indexes) else end
 
 
 class PageLayout:
-    """Ways to lay out pages, tried one after the other."""
+    """Ways to lay out pages."""
 
     def __init__(
         self,
-        pages: Sequence[Probed],
+        pages: Sequence[ProbedPage],
         columns: Sequence[ColumnKind],
         borders: Collection[int],
         expected_rows: Collection[int],
@@ -131,16 +115,10 @@ class PageLayout:
         *,
         separated: bool = False,
     ) -> None:
-        """Take what all ways have in common.
+        """Take the pages, the kinds of columns, and what is known of them.
 
-        Args:
-            pages: The pages.
-            columns: The kind of each column.
-            borders: Indexes of pages that begin a chunk for certain.
-            expected_rows: Rows that row groups are expected to have, from files of the same make.
-            steps: What it may cost.
-            places: Which chunks begin with pages, where that is known.
-            separated: Whether something stands between any two chunks, so that pages beside each other are of one.
+        `borders` are indexes of pages that begin a chunk; `separated` means that bytes lie between any two chunks, so
+        that adjacent pages belong to one.
         """
         self._places = places or {}
         self._separated = separated
@@ -154,11 +132,11 @@ class PageLayout:
         self._columns = {kind: _Column(pages, kind, self.borders) for kind in set(columns)}
 
     def forget(self) -> None:
-        """Lay out again what was laid out before other numbers of rows were expected."""
+        """Discard layouts, as other numbers of rows are expected now."""
         self._groups.clear()
 
     def groups(self, start: int, end: int) -> list[LaidGroup]:
-        """The row groups of pages of which the first begins one; the last may be cut short."""
+        """The row groups of pages the first of which begins one; the last may be cut."""
         key = start, end
         if key not in self._groups:
             self._groups[key] = self._lay_groups(start, end)
@@ -180,10 +158,10 @@ class PageLayout:
         return found
 
     def group(self, start: int, end: int, leaf: int, expected: Set[int] | None = None) -> LaidGroup | None:
-        """The chunks of a row group from one column on, of which a page begins the first; None where there is no way.
+        """The chunks of a row group from one column on, beginning with a page; None where there is no way.
 
-        Of several ways, one that lays out a whole row group and allows another behind it is taken, with as many rows
-        as others have; else the one that makes the pages of each column most alike, where one clearly does.
+        Of several ways, one is taken with an expected number of rows that lays out a whole row group and allows another
+        behind it; else the one in which the pages of each column are clearly the most alike.
         """
         expected = self.expected_rows if expected is None else expected
         counts = self.row_counts(start, end, leaf, expected)
@@ -199,22 +177,20 @@ class PageLayout:
         good = [way for way in compared if self._may_go_on(way.end, end)] or compared
         if len(good) > 1:
             return self._most_even(good, start, end)
-        if good:
-            return good[0]
-        best = max(
-            ways,
-            key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)),
-            default=None,
-        )
-        if best is None:
+        return good[0] if good else self._longest(ways, expected)
+
+    def _longest(self, ways: Sequence[LaidGroup], expected: Set[int]) -> LaidGroup | None:
+        """The way to lay out a row group that was cut, as far as all ways of that length agree."""
+        if not ways:
             return None
-        # Of a row group that was cut, the last pages may be more of one chunk, or begin the next.
-        told = best.counted and best.num_rows in expected
-        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not told)]
+        best = max(ways, key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)))
+        # The last pages may be more of one chunk, or begin the next.
+        is_expected = best.counted and best.num_rows in expected
+        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not is_expected)]
         return self._in_common(rivals) if len(rivals) > 1 else best
 
     def _in_common(self, ways: Sequence[LaidGroup]) -> LaidGroup:
-        """What ways to lay out the same pages agree in: the pages behind that may be of several columns."""
+        """The spans in which ways to lay out the same pages agree."""
         spans: list[Span] = []
         for each in zip(*(way.spans for way in ways), strict=False):
             if any(span != each[0] for span in each):
@@ -227,12 +203,12 @@ class PageLayout:
         return LaidGroup(counted, tuple(spans), spans[-1].end, whole=False)
 
     def _lay_all(self, start: int, end: int, leaf: int, counts: Sequence[int], expected: Set[int]) -> list[LaidGroup]:
-        """Ways with all numbers of rows that are possible."""
+        """The ways with all possible numbers of rows."""
         ways = [way for rows in counts if (way := self._lay(start, end, leaf, rows)) is not None]
         return [self._without_guess(way, end) if way.num_rows not in expected else way for way in ways]
 
     def _without_guess(self, way: LaidGroup, end: int) -> LaidGroup:
-        """The same, but a lone chunk is not whole where its last page is the last before something is missing."""
+        """The same, but a lone chunk is not whole where bytes are missing behind its last page."""
         if len(self.columns) == 1 or len(way.spans) != 1 or way.end < end:
             return way
         return replace(way, spans=(replace(way.spans[0], whole=False),), whole=False)
@@ -244,7 +220,7 @@ class PageLayout:
         return any(self._lay(at, end, 0, rows) is not None for rows in counts)
 
     def row_counts(self, start: int, end: int, leaf: int, expected: Set[int] = frozenset()) -> list[int]:
-        """How many rows a chunk that begins with a page may have, by where it may end."""
+        """The numbers of rows that a chunk beginning with a page may have."""
         column = self._columns[self.columns[leaf]]
         limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
         if limit == start:
@@ -260,10 +236,7 @@ class PageLayout:
         return counts
 
     def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup | None:
-        """The way with the pages of each column most alike; None where that is not clear.
-
-        Of two ways that are as good, one has pages in other columns than they are of.
-        """
+        """The way in which the pages of each column are most alike; None where that is not clear."""
         common = min(self._reach(way, start, end) for way in ways)
         rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
         if rated[0][0] * _CLEARLY < rated[1][0]:
@@ -284,7 +257,7 @@ class PageLayout:
         return self._repeated(way, start, end)[-1].end
 
     def _unevenness(self, way: LaidGroup, start: int, end: int) -> float:
-        """How much the bytes per value of a column's pages vary, in all columns together, by their logarithms."""
+        """How much the bytes per value of the pages of a column vary, for all columns together."""
         logarithms: dict[int, list[float]] = {}
         for group in self._repeated(way, start, end):
             for span in group.spans:
@@ -300,7 +273,7 @@ class PageLayout:
         return total + 1e-9
 
     def _lay(self, start: int, end: int, leaf: int, num_rows: int) -> LaidGroup | None:
-        """Lay out the chunks of a row group of so many rows."""
+        """The chunks of a row group of so many rows; None where there is no way."""
         spans: list[Span] = []
         at = start
         for ordinal in range(leaf, len(self.columns)):
@@ -326,10 +299,7 @@ class PageLayout:
         return self.columns[leaf] in self.pages[page].rows and (place is None or place.column == leaf)
 
     def chunk(self, start: int, end: int, leaf: int, num_rows: int) -> Span | None:
-        """The chunk of a column that begins with a page and has so many rows; None where there is none.
-
-        It is not whole where the pages end before it does.
-        """
+        """The chunk of a column that begins with a page and has so many rows, or is cut at `end`; None for none."""
         column = self._columns[self.columns[leaf]]
         limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
         self.steps.take()

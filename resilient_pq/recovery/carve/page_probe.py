@@ -1,4 +1,4 @@
-"""What a page holds, by looking: its codec, and the kinds of columns that it may belong to. Pure."""
+"""The contents of a page: its codec, and the kinds of columns to which it may belong. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NUMBERS = {
 
 
 class ColumnKind(NamedTuple):
-    """All that the bytes of a page can tell of its column; columns of one kind are alike."""
+    """What the bytes of a page can show of its column."""
 
     physical_type: Type
     type_length: int | None
@@ -60,8 +60,8 @@ def kinds_of(leaves: Iterable[Leaf]) -> Kinds:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
-    """A page, and what was found out of it.
+class ProbedPage:
+    """A page and what was found out about it.
 
     Attributes:
         page: The page.
@@ -107,16 +107,16 @@ def encoding_of(header: PageHeader) -> int | None:
     return None if data is None else data.encoding
 
 
-def by_header(page: FoundPage, kinds: Kinds) -> Probed:
-    """What the header of a page tells; rows of nested columns are not among it, save in version 2."""
+def probe_header(page: FoundPage, kinds: Kinds) -> ProbedPage:
+    """The kinds and rows that the header of a page allows; those of nested columns only in version 2."""
     header = page.header
     rows = {kind: count for kind, leaf in kinds.items() if (count := _rows_by_header(header, leaf)) is not None}
     v2 = header.data_page_header_v2
-    return Probed(page, rows, None, v2 is None or v2.num_nulls < v2.num_values)
+    return ProbedPage(page, rows, None, v2 is None or v2.num_nulls < v2.num_values)
 
 
 def _rows_by_header(header: PageHeader, leaf: Leaf) -> int | None:
-    """The rows of a page if it were of a column; None where it cannot be."""
+    """The rows of a page in a column; None where it cannot belong to that."""
     width, size = fixed_width(leaf.node), header.uncompressed_page_size
     is_strings = leaf.node.physical_type is Type.BYTE_ARRAY
     dictionary, v1, v2 = header.dictionary_page_header, header.data_page_header, header.data_page_header_v2
@@ -159,20 +159,13 @@ def _may_hold(encoding: int | None, node: Primitive) -> bool:
     return True
 
 
-def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> Probed:
-    """What the body of a page tells besides its header.
+def probe_body(known: ProbedPage, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> ProbedPage:
+    """The same page with the kinds and rows that its body allows; unchanged where it does not decompress.
 
-    Args:
-        known: What the header told.
-        page: The page, with its body.
-        kinds: All kinds of columns.
-        likely: The codec of pages before it.
-
-    Returns:
-        The same page, with fewer kinds or other rows; as it was where it does not decompress, or not to a page.
+    `likely` is the codec of pages before it, which is tried first.
     """
     for codec in codecs_of(page, likely):
-        found = _decoded(known, _opened(page, codec), kinds)
+        found = _decode(known, _decompress(page, codec), kinds)
         if found.rows:
             v2 = page.header.data_page_header_v2
             tells = page.header.uncompressed_page_size and not (v2 is not None and v2.is_compressed is False)
@@ -180,8 +173,8 @@ def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | 
     return known
 
 
-def _opened(page: Page, codec: CompressionCodec) -> Page:
-    """The page as if it had been written without compression."""
+def _decompress(page: Page, codec: CompressionCodec) -> Page:
+    """The page as if it had been written uncompressed."""
     v2 = page.header.data_page_header_v2
     levels = 0 if v2 is None else v2.repetition_levels_byte_length + v2.definition_levels_byte_length
     if codec is CompressionCodec.UNCOMPRESSED:
@@ -192,16 +185,16 @@ def _opened(page: Page, codec: CompressionCodec) -> Page:
     return replace(page, body=whole)
 
 
-def _decoded(known: Probed, page: Page, kinds: Kinds) -> Probed:
-    """Which kinds of columns the uncompressed page decodes as."""
+def _decode(known: ProbedPage, page: Page, kinds: Kinds) -> ProbedPage:
+    """The page with the kinds of columns that its uncompressed body can be decoded as."""
     rows: dict[ColumnKind, int] = {}
     has_values = mid_row = False
-    look: _Look | None = None
+    look: _NumberLook | None = None
     for kind, leaf in kinds.items():
         if kind not in known.rows and not (kind.max_repetition_level and known.page.header.data_page_header):
             continue
         try:
-            found = _rows_of(page, leaf)
+            found = _count_rows(page, leaf)
         except (FormatError, UnsupportedError, MemoryError):
             continue
         if found is not None:
@@ -213,34 +206,29 @@ def _decoded(known: Probed, page: Page, kinds: Kinds) -> Probed:
     return known if look is None else replace(known, looks_floating=look.floating, numbers=look.numbers)
 
 
-class _Counted(NamedTuple):
-    """Rows that begin in a page, its values that are not null, and what else shows."""
+class _PageCounts(NamedTuple):
+    """Rows that begin in a page, its values that are not null, and what its numbers look like."""
 
     rows: int
     present: int
     mid_row: bool = False
-    look: _Look | None = None
+    look: _NumberLook | None = None
 
 
-class _Look(NamedTuple):
-    """What the first numbers of a page look like; see `Probed`."""
+class _NumberLook(NamedTuple):
+    """Whether the first numbers of a page look like floating-point numbers, and their minimum and maximum."""
 
     floating: bool
     numbers: tuple[float, float]
 
 
-def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
-    """What an uncompressed page holds; None where it is no page of `leaf`.
-
-    Raises:
-        FormatError: The same.
-        UnsupportedError: The same.
-    """
+def _count_rows(page: Page, leaf: Leaf) -> _PageCounts | None:
+    """The contents of an uncompressed page; None where it is no page of `leaf`."""
     dictionary = page.header.dictionary_page_header
     if dictionary is not None:
         fits = _are_plain(leaf.node, page.body, dictionary.num_values)
-        look = _look(leaf.node, Encoding.PLAIN, page.body, dictionary.num_values) if fits else None
-        return _Counted(0, dictionary.num_values, False, look) if fits else None
+        look = _look_at_numbers(leaf.node, Encoding.PLAIN, page.body, dictionary.num_values) if fits else None
+        return _PageCounts(0, dictionary.num_values, False, look) if fits else None
     data = open_data_page(page, leaf, CompressionCodec.UNCOMPRESSED)
     rows = present = data.num_values
     mid_row = False
@@ -257,14 +245,14 @@ def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
         present = int(np.count_nonzero(levels == leaf.max_definition_level))
     if not _are_values(leaf.node, data, present):
         return None
-    return _Counted(rows, present, mid_row, _look(leaf.node, data.encoding, data.values, present))
+    return _PageCounts(rows, present, mid_row, _look_at_numbers(leaf.node, data.encoding, data.values, present))
 
 
-def _look(node: Primitive, encoding: int, data: memoryview, count: int) -> _Look | None:
-    """What values look like; None where they are no numbers, or indices into a dictionary.
+def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: int) -> _NumberLook | None:
+    """What values look like; None where they are not numbers, or are dictionary indices.
 
-    Integers that people store are small for their width, or times, and as floating-point numbers all of these are
-    nearly 0; floating-point numbers that people store are, as integers, near to the largest.
+    Stored integers are mostly small or timestamps, which as floating-point numbers are nearly 0; stored floating-point
+    numbers are, as integers, close to the largest ones.
     """
     types = _NUMBERS.get(node.physical_type)
     if types is None or not count or encoding in DICTIONARY_ENCODINGS:
@@ -280,11 +268,11 @@ def _look(node: Primitive, encoding: int, data: memoryview, count: int) -> _Look
     usual = np.isnan(sizes) | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
     telling = integers != 0  # zeros are both
     floating = bool(2 * np.count_nonzero(usual & telling) > np.count_nonzero(telling))
-    return _Look(floating, (float(integers.min()), float(integers.max())))
+    return _NumberLook(floating, (float(integers.min()), float(integers.max())))
 
 
 def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
-    """Whether the values of a page are `count` of this type, neither more nor less where that can be told."""
+    """Whether the values of a page are exactly `count` of this type, where that can be seen."""
     if not count:
         return True
     if data.encoding in DICTIONARY_ENCODINGS:
@@ -306,11 +294,7 @@ def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
 
 
 def _are_indices(data: memoryview, count: int) -> bool:
-    """Whether bytes are `count` places in a dictionary and hardly anything more: levels would leave most of them over.
-
-    Raises:
-        FormatError: They do not decode.
-    """
+    """Whether bytes are `count` places in a dictionary, and hardly anything else."""
     if not len(data) or data[0] > MAX_BIT_WIDTH or begins_as_levels(data):
         return False
     taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))
@@ -318,13 +302,13 @@ def _are_indices(data: memoryview, count: int) -> bool:
 
 
 def _sizes(node: Primitive, count: int) -> tuple[int, int]:
-    """Bytes of so many values, without and with what some writers leave behind them."""
+    """Bytes of so many values, without and with the padding of some writers."""
     size = count * (fixed_width(node) or 0)
     return size, size + len(_SLACK)
 
 
 def _are_plain(node: Primitive, data: memoryview, count: int) -> bool:
-    """Whether bytes are just `count` PLAIN values."""
+    """Whether bytes are exactly `count` PLAIN values."""
     if node.physical_type is Type.BYTE_ARRAY:
         if 4 * count > len(data):
             return False

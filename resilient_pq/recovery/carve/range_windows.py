@@ -1,4 +1,4 @@
-"""Ranges of bytes, asked for a few MiB at a time where they are read one after the other. Sans-io."""
+"""Ranges of bytes that are read a few MiB at a time. Sans-io."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _WINDOW = 8 * MiB
 
 T = TypeVar("T")
 #: What carving is: it yields the ranges it wants, and is sent their bytes.
-Asking = Generator[ByteRange, memoryview, T]
+RangeRequests = Generator[ByteRange, memoryview, T]
 
 
-def search(start: int, end: int, limits: SearchLimits) -> Asking[list[FoundPage]]:
+def search_pages(start: int, end: int, limits: SearchLimits) -> RangeRequests[list[FoundPage]]:
     """All pages between two offsets."""
     found: list[FoundPage] = []
     asking = finding_pages(start, end, found, limits)
@@ -29,14 +29,14 @@ def search(start: int, end: int, limits: SearchLimits) -> Asking[list[FoundPage]
 
 
 class RangeWindow:
-    """Bytes that are read forwards: those that follow are asked for along with those that are wanted."""
+    """Bytes that are read forwards, with those that follow."""
 
     def __init__(self, end: int) -> None:
         """Read up to `end`."""
         self._end = end
         self._base, self._view = 0, memoryview(b"")
 
-    def read(self, start: int, end: int) -> Asking[memoryview]:
+    def read(self, start: int, end: int) -> RangeRequests[memoryview]:
         """Some bytes; fewer where they go beyond the end."""
         end = min(end, self._end)
         if end <= start:

@@ -1,8 +1,8 @@
-"""Stretches of pages between which something is missing, each put where it belongs in the file. Pure.
+"""Stretches of pages with missing bytes between them, each put at its place in the file. Pure.
 
-Where a stretch begins in the middle of a row group, the columns that its pages can be of, the rows that the others
-of its row groups have, and the bytes that are missing before it have to say with which column it begins. Where they do
-not say it clearly, it is left out: rows whose columns were mixed up are worse than none.
+Where a stretch begins within a row group, its column is chosen by the types of its pages, the rows of other row groups,
+and the number of missing bytes before it. Where these do not decide clearly the stretch is left out: rows with mixed-up
+columns are worse than lost rows.
 """
 
 from __future__ import annotations
@@ -30,14 +30,7 @@ _MOST_LEADING = 512
 
 @dataclass(frozen=True, slots=True)
 class PlacedSpan:
-    """Pages of a chunk, and where they stand in it.
-
-    Attributes:
-        span: The pages.
-        kind: Of the chunk's column.
-        begins_chunk: Whether the first of them is known to be the chunk's first.
-        ends_chunk: Whether the last of them is known to be the chunk's last.
-    """
+    """Pages of a chunk of a kind, and whether they are known to begin and to end it."""
 
     span: Span
     kind: ColumnKind
@@ -47,13 +40,7 @@ class PlacedSpan:
 
 @dataclass(slots=True)
 class PlacedGroup:
-    """What was found of one row group.
-
-    Attributes:
-        num_rows: Its rows; None where no whole chunk tells.
-        spans: For each column the pages of its chunk, in order.
-        first_row: Rows before it in the file, where something tells.
-    """
+    """The pages found of one row group, by column; its rows, and the rows before it, where these are known."""
 
     num_rows: int | None
     spans: list[list[PlacedSpan]]
@@ -62,7 +49,7 @@ class PlacedGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A way to go on with a stretch: pages of the end of a chunk, then whole chunks from a column on."""
+    """A way to continue with a stretch: the last pages of a chunk, then whole chunks from a column on."""
 
     lead: Span | None
     leaf: int
@@ -70,8 +57,8 @@ class _Place:
 
 
 @dataclass(slots=True)
-class Placing:
-    """Row groups, as they are put together.
+class StretchPlacement:
+    """The row groups that stretches make up.
 
     Attributes:
         layout: The pages.
@@ -94,9 +81,10 @@ class Placing:
     _sizes: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of whole chunks, by column: rows, bytes
 
     def run(self) -> None:
-        """Place all stretches; a second time with what was learned, where some were left out.
+        """Place all stretches, and again with the sizes learned where some were left out.
 
-        Where that costs too much, what was placed until then stays, and `ended` says where the rest is.
+        Where that costs too much, the row groups placed until then stay, and `ended` are the pages that were not
+        placed.
         """
         self._within(self._learn, self.layout.steps.limit // 4)
         self._within(self._place_all, self.layout.steps.limit)
@@ -112,7 +100,7 @@ class Placing:
                 (self.groups, self.left_out), self.ended = first, None
 
     def _within(self, search: Callable[[], None], limit: int) -> None:
-        """Search as long as no more steps were taken than so many."""
+        """Search until so many steps are taken."""
         steps = self.layout.steps
         steps.limit, whole = limit, steps.limit
         try:
@@ -142,7 +130,7 @@ class Placing:
                 at = following
 
     def _learn(self) -> None:
-        """Take the usual sizes of chunks from pages that can be laid out in one way only."""
+        """Learn the usual sizes of chunks from pages that can be laid out in one way only."""
         for start, end in self.stretches:
             if start == 0 and self.from_start:
                 for group in self.layout.groups(start, end):
@@ -156,7 +144,7 @@ class Placing:
                     self._note(learned.spans)
 
     def _reach(self, group: LaidGroup, end: int) -> int:
-        """The page up to which pages can be laid out behind a row group."""
+        """The index behind the last page that can be laid out behind a row group."""
         following = self.layout.groups(group.end, end) if group.whole else []
         return following[-1].end if following else group.end
 
@@ -166,14 +154,14 @@ class Placing:
                 self._sizes.setdefault(span.leaf, []).append((span.rows, self._bytes(span)))
 
     def _go_on(self, at: int, end: int) -> int:
-        """Take the row groups that begin at a page; returns the page after them."""
+        """Take the row groups that begin with a page; returns the index behind them."""
         for group in self.layout.groups(at, end):
             self._take(group, None)
             at = group.end
         return at
 
     def _take(self, group: LaidGroup, lead: Span | None) -> None:
-        """Add chunks, one after the other, from the chunk number at hand on."""
+        """Add chunks, from the chunk number that is reached on."""
         count = len(self.layout.columns)
         if lead is not None:
             self._add(lead, begins=False, ends=True)
@@ -200,7 +188,7 @@ class Placing:
         self._last = span.end - 1
 
     def _place(self, start: int, end: int) -> int:
-        """Put a stretch where it belongs; returns the page after what was placed."""
+        """Place a stretch; returns the index behind the pages that were placed."""
         told = self.layout.place(start)
         group = None if told is None else self.layout.group(start, end, told.column)
         if told is not None and group is not None and not self._has(told):
@@ -225,40 +213,42 @@ class Placing:
         return self._go_on(place.group.end, end) if place.group.whole else place.group.end
 
     def _has(self, place: ChunkPlace) -> bool:
-        """Whether there are pages of a chunk already, or so many row groups would be missing that it cannot be."""
+        """Whether a chunk has pages already, or its row group cannot exist."""
         if place.row_group > len(self.groups) + len(self.layout.pages):
             return True
         return place.row_group < len(self.groups) and bool(self.groups[place.row_group].spans[place.column])
 
     def _places(self, start: int, end: int) -> list[_Place]:
-        """All ways to go on with a stretch."""
+        """All ways to continue with a stretch."""
         found: list[_Place] = []
         pages, columns = self.layout.pages, self.layout.columns
         last = next((i for i in range(start, end) if pages[i].is_dictionary or i in self.layout.borders), end)
         for first in range(start, min(last, start + _MOST_LEADING) + 1):
             for leaf in range(len(columns)):
                 lead = self._lead(start, first, (leaf - 1) % len(columns)) if first > start else None
-                if first > start and lead is None:
-                    continue
-                if first == end:
-                    found.append(_Place(lead, leaf, None))
-                    continue
-                group = self.layout.group(first, end, leaf)
-                if group is None or not group.counted:
-                    continue
-                if lead is None or leaf == 0 or self._may_lead(lead, group.num_rows):
-                    found.append(_Place(lead, leaf, group))
+                if (lead is not None or first == start) and (place := self._place_at(first, end, leaf, lead)):
+                    found.append(place)
         reached = [end if place.group is None else self._reach(place.group, end) for place in found]
         return [place for place, reach in zip(found, reached, strict=True) if reach == max(reached)]
 
+    def _place_at(self, first: int, end: int, leaf: int, lead: Span | None) -> _Place | None:
+        """The way to continue with a column at a page; None for none."""
+        if first == end:
+            return _Place(lead, leaf, None)
+        group = self.layout.group(first, end, leaf)
+        if group is None or not group.counted:
+            return None
+        fits = lead is None or leaf == 0 or self._may_lead(lead, group.num_rows)
+        return _Place(lead, leaf, group) if fits else None
+
     def _may_lead(self, lead: Span, num_rows: int) -> bool:
-        """Whether pages can be the end of a chunk of so many rows, and are not all of it."""
+        """Whether pages can be the end, but not all, of a chunk of so many rows."""
         if lead.rows == num_rows:
             return any(page.needs_dictionary for page in self.layout.pages[lead.start : lead.end])
         return lead.rows < num_rows
 
     def _lead(self, start: int, end: int, leaf: int) -> Span | None:
-        """The pages as the end of a chunk of a column, where they can be that."""
+        """The pages as the end of a chunk of a column; None where they cannot be that."""
         kind, rows = self.layout.columns[leaf], 0
         most = max(self.layout.expected_rows, default=None)
         for page in self.layout.pages[start:end]:
@@ -270,39 +260,38 @@ class Placing:
         return lead if most is None or self._may_lead(lead, most) else None
 
     def _choose(self, start: int, places: Sequence[_Place]) -> tuple[_Place, int] | None:
-        """The best place and the number of its first chunk, where it is clearly better than all others."""
-        rated = sorted(
-            (
-                (self._badness(start, place, chunk), place, chunk)
-                for place in places
-                for chunk in self._chunks(start, place)
-            ),
-            key=lambda rating: rating[0],
-        )
+        """The best place and the number of its first chunk; None where no place is clearly the best."""
+        ways = [(place, chunk) for place in places for chunk in self._chunks(start, place)]
+        rated = sorted(((self._badness(start, *way), *way) for way in ways), key=lambda rating: rating[0])
         if not rated:
             return None
         best, place, chunk = rated[0]
         count = len(self.layout.columns)
-        if best > _UNLIKELY * count:
+        if best > _UNLIKELY * count or self._has_rival(rated):
             return None
         # Where only the number of the row group is in doubt, a mistake is one of whole row groups, and shows.
-        others = [rating for rating in rated[1:] if rating[1] != place]
-        clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them tell little
-        if others and (best > _NEARLY or others[0][0] < best + clearly or not self._is_told(place, chunk)):
-            return None
-        later = [badness for badness, same, number in rated[1:] if same == place and number != chunk]
-        if later and best > _NEARLY * count and later[0] < best + _CLEARLY * count:
+        later = next((badness for badness, same, number in rated[1:] if same == place and number != chunk), None)
+        if later is not None and best > _NEARLY * count and later < best + _CLEARLY * count:
             return None
         return place, chunk
 
-    def _is_told(self, place: _Place, chunk: int) -> bool:
-        """Whether the sizes of what is missing are known well enough to choose a place by them."""
+    def _has_rival(self, rated: Sequence[tuple[float, _Place, int]]) -> bool:
+        """Whether another place is nearly as good as the best, or the best is not good enough to choose it by sizes."""
+        best, place, chunk = rated[0]
+        others = next((badness for badness, other, _ in rated[1:] if other != place), None)
+        if others is None:
+            return False
+        clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them show little
+        return best > _NEARLY or others < best + clearly or not self._sizes_known(place, chunk)
+
+    def _sizes_known(self, place: _Place, chunk: int) -> bool:
+        """Whether the sizes of missing chunks are known well enough to choose a place by them."""
         count = len(self.layout.columns)
         missing = range(self._chunk, min(chunk + 1, self._chunk + count))
         return chunk - self._chunk <= _MOST_MISSING and all(number % count in self._sizes for number in missing)
 
     def _chunks(self, start: int, place: _Place) -> list[int]:
-        """Numbers in the file that the first chunk of a place may have."""
+        """The numbers in the file that the first chunk of a place may have."""
         count = len(self.layout.columns)
         leaf = place.leaf if place.lead is None else place.lead.leaf
         unfinished = self._unfinished()
@@ -321,13 +310,13 @@ class Placing:
         return number < len(self.groups) and bool(self.groups[number].spans[self._chunk % count])
 
     def _fits_rest(self, lead: Span) -> bool:
-        """Whether pages can be more of the chunk that is under way."""
+        """Whether pages can continue the chunk that is not finished."""
         group = self._group()
         seen = sum(placed.span.rows for placed in group.spans[lead.leaf])
         return group.num_rows is None or seen + lead.rows <= group.num_rows
 
     def _badness(self, start: int, place: _Place, chunk: int) -> float:
-        """How far the bytes that are missing are from what is usual, in chunks; and rows that others do not have."""
+        """How much the number of missing bytes differs from the usual one, in chunks, and unusual numbers of rows."""
         odd_rows = 0.0
         number = chunk // len(self.layout.columns)
         if place.group is not None and place.group.counted:
@@ -344,7 +333,7 @@ class Placing:
         return odd_rows + abs(gap - self._missing(place, chunk)) / max(usual, 1) + self._odd(place)
 
     def _odd(self, place: _Place) -> float:
-        """How unusual the sizes of a place's whole chunks are, each from 0 to 1, on the average."""
+        """How unusual the sizes of the whole chunks of a place are, from 0 to 1 on average."""
         if place.group is None:
             return 0.0
         ratios = []
@@ -372,7 +361,7 @@ class Placing:
         return max(expected, 0)
 
     def _usual(self, leaf: int) -> float:
-        """The bytes that a chunk of a column has; those of small row groups, as the last may be one, are not usual."""
+        """The usual bytes of a chunk of a column, without those of small row groups such as the last."""
         known = self._sizes.get(leaf) or [noted for sizes in self._sizes.values() for noted in sizes] or [(0, 0)]
         most = max(rows for rows, _ in known)
         sizes = [size for rows, size in known if rows * 2 >= most]

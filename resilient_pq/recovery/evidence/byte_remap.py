@@ -1,8 +1,4 @@
-"""Bytes of a damaged file as if each stood where it was written. Pure.
-
-Records name their own offsets. Where parts of a file were swapped, repeated, moved or left out, a view says for each
-offset of the file as it was written where its byte lies now, if anywhere.
-"""
+"""The bytes of a damaged file at the offsets at which they were written. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RemapSegment:
-    """Bytes that lie together.
-
-    Attributes:
-        start: Offset of the first in the file as it was written.
-        end: Offset after the last.
-        shift: What is added to such an offset to have the one where the byte lies now.
-    """
+    """Bytes that lie together, `shift` bytes behind the offsets from `start` to `end` at which they were written."""
 
     start: int
     end: int
@@ -32,19 +22,14 @@ class RemapSegment:
 
 @dataclass(frozen=True, slots=True)
 class ByteRemap:
-    """Where the bytes of a file lie now.
-
-    Attributes:
-        size: Bytes of the file as far as it is known.
-        segments: In order, without overlaps; what is between them is nowhere.
-    """
+    """Where each byte of a file lies now; `segments` are in order without overlaps, bytes between them missing."""
 
     size: int
     segments: tuple[RemapSegment, ...]
 
     @classmethod
     def in_place(cls, size: int) -> ByteRemap:
-        """The view of a file in which nothing was moved."""
+        """The remap of a file in which nothing was moved."""
         return cls(size, (RemapSegment(0, size, 0),))
 
     @property
@@ -53,22 +38,14 @@ class ByteRemap:
         return all(segment.shift == 0 for segment in self.segments)
 
     def places(self, wanted: ByteRange) -> Iterator[tuple[int, ByteRange]]:
-        """Where the bytes of a range lie.
-
-        Yields:
-            Offset within the range of the first byte of each piece, and where the piece lies now; bytes that are
-            nowhere are left out.
-        """
+        """Where the bytes of a range lie: the offset of each piece in the range, and its place now."""
         for segment in self.segments:
             start, end = max(segment.start, wanted.start), min(segment.end, wanted.end)
             if start < end:
                 yield start - wanted.start, ByteRange(start + segment.shift, end + segment.shift)
 
     def read(self, wanted: ByteRange) -> Generator[ByteRange, memoryview, memoryview]:
-        """The bytes of a range of the file as it was written; zeros where they are nowhere.
-
-        Asks for the ranges where they lie now. A range that lies in one place is not copied.
-        """
+        """The bytes of a range of the file as it was written; missing bytes are zeros."""
         pieces = list(self.places(wanted))
         if len(pieces) == 1 and pieces[0][1].size == wanted.size:
             return (yield pieces[0][1])
@@ -78,14 +55,7 @@ class ByteRemap:
         return memoryview(data)
 
     def through(self, asking: Generator[ByteRange, memoryview, T]) -> Generator[ByteRange, memoryview, T]:
-        """Let what asks for ranges of the file as it was written read them from where they lie now.
-
-        Args:
-            asking: Asks for ranges within `size`, as `survey(view.size)` does.
-
-        Returns:
-            What `asking` returns.
-        """
+        """Run a search for ranges of the file as it was written, with the bytes from where they lie now."""
         try:
             wanted = next(asking)
             while True:

@@ -1,8 +1,4 @@
-"""What an object really is in which no Parquet file is found. Sans-io.
-
-`identify` is a generator that asks for byte ranges and is sent the bytes: the beginning, the end, and where both are
-zeros a few places between. It says what it is in a sentence, and what to do.
-"""
+"""The format of an object in which no Parquet file is found, as a sentence with advice. Sans-io."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ import cramjam
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, EXTENDED_MAGIC, MAGIC
-from resilient_pq.recovery.evidence.text_mode import TextChange, TextDamage, text_damage, undone
+from resilient_pq.recovery.evidence.text_mode import TextChange, TextDamage, detect_text_damage, undo_text_change
 
 _HEAD_BYTES = 1024 * 1024
 _TAIL_BYTES = 4096
@@ -32,7 +28,7 @@ _TAR_MAGIC_AT, _TAR_BLOCK = 257, 512
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an object is.
+    """The format of an object.
 
     Attributes:
         name: In a word or two, the same for the same kind: "empty", "zeros", "gzip", "arrow-file", "text-mode" ...;
@@ -47,31 +43,25 @@ class Identity:
 
 
 def identify(size: int) -> Generator[ByteRange, memoryview, Identity]:
-    """What an object of `size` bytes is."""
+    """The format of an object of `size` bytes."""
     if not size:
         return _EMPTY
     head = bytes((yield ByteRange(0, min(_HEAD_BYTES, size))))
     tail = bytes((yield ByteRange(max(0, size - _TAIL_BYTES), size)))
     if not any(head) and not any(tail):
-        return (yield from _of_zeros(size))
+        return (yield from _identify_zeros(size))
     return identity_of(head, tail, whole=len(head) == size)
 
 
 def identity_of(head: bytes, tail: bytes, *, whole: bool = False) -> Identity:
-    """What an object is by its first and last bytes, which are not all zeros.
-
-    Args:
-        head: The first bytes; a MiB tells more than a KiB.
-        tail: The last bytes.
-        whole: Whether `head` is all of it, so that a change for text can be proven by undoing it.
-    """
+    """The format of an object by its first and last bytes, which are not all zeros."""
     if not head:
         return _EMPTY
     return (
-        _of_parquet(head, tail, whole)
-        or _by_magic(head, tail)
-        or _of_compressed(head)
-        or _of_text(head)
+        _identify_parquet(head, tail, whole)
+        or _identify_by_magic(head, tail)
+        or _identify_compressed(head)
+        or _identify_text(head)
         or Identity("unknown", "nothing in its first and last bytes is known", "is it the right file?")
     )
 
@@ -81,7 +71,7 @@ _EMPTY = Identity(
 )
 
 
-def _of_zeros(size: int) -> Generator[ByteRange, memoryview, Identity]:
+def _identify_zeros(size: int) -> Generator[ByteRange, memoryview, Identity]:
     step = max(_PLACE_BYTES, size // _PLACES)
     for start in range(0, size, step):
         if any(bytes((yield ByteRange(start, min(start + _PLACE_BYTES, size))))):
@@ -97,7 +87,7 @@ def _of_zeros(size: int) -> Generator[ByteRange, memoryview, Identity]:
 # -- Parquet, but not as it should be --------------------------------------------------------------------
 
 
-def _of_parquet(head: bytes, tail: bytes, whole: bool) -> Identity | None:
+def _identify_parquet(head: bytes, tail: bytes, whole: bool) -> Identity | None:
     ends = {tail[-4:], head[:4]}
     if ENCRYPTED_MAGIC in ends:
         sentence = "it is a Parquet file with an encrypted footer (PARE)"
@@ -106,8 +96,8 @@ def _of_parquet(head: bytes, tail: bytes, whole: bool) -> Identity | None:
         return Identity("parquet-extended", "it is a Parquet file with a footer of the form PARX")
     if MAGIC not in ends:
         return None
-    damage = text_damage(head) if head.startswith(MAGIC) else None
-    if whole and (damage is None or not damage.certain) and (before := undone(head)) is not None:
+    damage = detect_text_damage(head) if head.startswith(MAGIC) else None
+    if whole and (damage is None or not damage.certain) and (before := undo_text_change(head)) is not None:
         damage = TextDamage(before[0], certain=True)  # in a small file there may be too few bytes to count
     if damage is not None:
         certain = "" if damage.certain else ", as its bytes suggest"
@@ -143,7 +133,7 @@ _TEXT_CHANGES = {
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A format that a magic tells."""
+    """A format with a magic."""
 
     magic: bytes
     name: str
@@ -178,7 +168,7 @@ _FORMATS = (
 )  # fmt: skip
 
 
-def _by_magic(head: bytes, tail: bytes) -> Identity | None:
+def _identify_by_magic(head: bytes, tail: bytes) -> Identity | None:
     for known in _FORMATS:
         if head.startswith(known.magic, known.at):
             return Identity(known.name, f"it is {known.what}", known.hint)
@@ -189,14 +179,14 @@ def _by_magic(head: bytes, tail: bytes) -> Identity | None:
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and tail.endswith(b"."):
         return Identity("pickle", "it is a Python pickle", "load it with pickle only if its source is trusted")
     if head[:4] == b"PK\x03\x04":
-        return _of_zip(head)
+        return _identify_zip(head)
     if head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
         inner = _contained(head[_TAR_BLOCK:])
         return Identity("tar", f"it is a tar archive{_naming(head[:100].rstrip(bytes(1)))}{inner}", "tar -xf FILE")
     return None
 
 
-def _of_zip(head: bytes) -> Identity:
+def _identify_zip(head: bytes) -> Identity:
     name_size = int.from_bytes(head[26:28], "little")
     name = head[30 : 30 + name_size]
     if name.startswith((b"xl/", b"[Content_Types].xml")):
@@ -204,7 +194,7 @@ def _of_zip(head: bytes) -> Identity:
     start = 30 + name_size + int.from_bytes(head[28:30], "little")
     data = head[start : start + _COMPRESSED_BYTES]
     if head[8:10] == b"\x08\0":
-        data = _attempt(lambda given: zlib.decompressobj(-15).decompress(given, _DECOMPRESSED_BYTES), data)
+        data = _try_decompress(lambda given: zlib.decompressobj(-15).decompress(given, _DECOMPRESSED_BYTES), data)
     return Identity("zip", f"it is a ZIP archive{_naming(name)}{_contained(data)}", "unzip FILE")
 
 
@@ -257,12 +247,12 @@ _COMPRESSED: tuple[tuple[bytes, str, _Decompress, str], ...] = (
 )
 
 
-def _of_compressed(head: bytes) -> Identity | None:
+def _identify_compressed(head: bytes) -> Identity | None:
     for magic, name, decompress, command in _COMPRESSED:
         if head.startswith(magic):
             # bzip2 gives nothing before a block of 900 kB is whole.
             limit = len(head) if name == "bzip2" else _COMPRESSED_BYTES
-            data = _attempt(decompress, head[:limit])
+            data = _try_decompress(decompress, head[:limit])
             if data.startswith(MAGIC):
                 sentence = f"it is a Parquet file compressed as a whole by {name}"
                 return Identity(f"{name}-of-parquet", sentence, f"{command} < FILE > FILE.parquet")
@@ -270,8 +260,8 @@ def _of_compressed(head: bytes) -> Identity | None:
     return None
 
 
-def _attempt(decompress: _Decompress, data: bytes) -> bytes:
-    """What is decompressed; nothing where the data are damaged or need too much memory."""
+def _try_decompress(decompress: _Decompress, data: bytes) -> bytes:
+    """The decompressed bytes; none where they are damaged or need too much memory."""
     try:
         return decompress(data)
     except (zlib.error, OSError, EOFError, ValueError, LookupError, lzma.LZMAError):
@@ -286,7 +276,7 @@ _SEPARATORS = (b",", b"\t", b";", b"|")
 _BASE64_MAGIC, _HEX_MAGIC = b"UEFSM", b"50415231"
 
 
-def _of_text(head: bytes) -> Identity | None:
+def _identify_text(head: bytes) -> Identity | None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return Identity("text", "it is text in UTF-16")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -307,7 +297,7 @@ def _of_text(head: bytes) -> Identity | None:
         return Identity("html", f"it is a web page{named}", hint)
     if start.startswith(b"<"):
         return Identity("xml", "it is XML", None)
-    return _of_json(text) or _of_table(text) or Identity("text", "it is text")
+    return _identify_json(text) or _identify_table(text) or Identity("text", "it is text")
 
 
 def _is_text(head: bytes) -> bool:
@@ -320,7 +310,7 @@ def _is_text(head: bytes) -> bool:
     return True
 
 
-def _of_json(text: bytes) -> Identity | None:
+def _identify_json(text: bytes) -> Identity | None:
     if text[:1] not in (b"{", b"["):
         return None
     first = text.split(b"\n", 1)[0]
@@ -335,7 +325,7 @@ def _of_json(text: bytes) -> Identity | None:
     return Identity("json", "it is JSON")
 
 
-def _of_table(text: bytes) -> Identity | None:
+def _identify_table(text: bytes) -> Identity | None:
     lines = text[:65536].splitlines()[:20]
     if len(lines) > 2:
         lines = lines[:-1]  # the sample may cut it

@@ -1,7 +1,7 @@
-"""What is known of the row groups of a damaged file, whichever rung of the ladder told it. Pure.
+"""Row groups of a damaged file, whichever strategy found them. Pure.
 
-Every rung ends in the same: row groups, each with the chunks of its columns, each with where its bytes should lie and
-what is known of its pages besides. What of these bytes is whole is another question, asked of all rungs alike.
+Each has the chunks of its columns, with the ranges of their bytes and what is known of their pages. Which of these
+bytes are whole is examined later, for all strategies alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resilient_pq.recovery.report import Finding
 
 
 class Method(StrEnum):
-    """The rung of the ladder that told where a row group lies."""
+    """The evidence that showed where a row group lies."""
 
     FOOTER = "footer"
     """The footer at the end of the file."""
@@ -37,7 +37,7 @@ class Method(StrEnum):
 
 
 def without_malformed_sums(chunk: ChunkRead) -> ChunkRead:
-    """A chunk without the sums that are none: in metadata that are damaged themselves, they tell nothing."""
+    """A chunk without checksums that are malformed, as damaged metadata may have them."""
     try:
         ChunkSums.of(chunk.metadata)
     except FormatError:
@@ -48,14 +48,7 @@ def without_malformed_sums(chunk: ChunkRead) -> ChunkRead:
 
 @dataclass(frozen=True, slots=True)
 class LocatedChunk:
-    """A column chunk.
-
-    Attributes:
-        read: Its column, where it lies, and what is said of it. What nobody said is made up of its pages.
-        pages: What is known of its pages besides what stands in the chunk; None for nothing.
-        offset_index: Where the file has its OffsetIndex; None where it has none.
-        column_index: Where the file has its ColumnIndex.
-    """
+    """A column chunk: its range and metadata, hints about its pages, and where the file has its indexes."""
 
     read: ChunkRead
     pages: PageHints | None = None
@@ -96,14 +89,7 @@ class LocatedRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltFile:
-    """What carving made of a file without a footer.
-
-    Attributes:
-        schema: Given, or of a torn footer, or invented of the physical columns.
-        metadata: As a footer would have it, without row groups: schema, created_by, column orders, key-value pairs.
-        row_groups: What was found, in order.
-        findings: What was guessed, and what is odd, for people.
-    """
+    """A file that was carved: schema, metadata without row groups, row groups in order, and findings."""
 
     schema: Schema
     metadata: FileMetaData

@@ -11,7 +11,7 @@ from resilient_pq.io import Capabilities, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 
 
-class _Instead(ReadStore):
+class _SubstituteStore(ReadStore):
     """Stands for a store, which the caller closes, with other bytes for one object of it."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, size: int) -> None:
@@ -62,17 +62,11 @@ class _Instead(ReadStore):
         """Nothing: the store is the caller's."""
 
 
-class BytesStore(_Instead):
+class BytesStore(_SubstituteStore):
     """Has bytes in memory for an object."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes | memoryview) -> None:
-        """Stand for a store.
-
-        Args:
-            store: Where the object is.
-            info: What it is.
-            data: Its bytes.
-        """
+        """Stand for a store."""
         super().__init__(store, info, len(data))
         self._data = memoryview(data)
 
@@ -80,17 +74,11 @@ class BytesStore(_Instead):
         return self._data[start:end]
 
 
-class RemappedStore(_Instead):
+class RemappedStore(_SubstituteStore):
     """Reads an object through a view; bytes that are nowhere are zeros."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, view: ByteRemap) -> None:
-        """Nothing is read yet.
-
-        Args:
-            store: Where the object is.
-            info: The version of it that every read is pinned to.
-            view: Where its bytes lie.
-        """
+        """Nothing is read yet."""
         super().__init__(store, info, view.size)
         self._view = view
 

@@ -1,7 +1,7 @@
-"""How many rows a row group has where its pages contradict what is said of it. Pure.
+"""The rows of a row group whose pages contradict the footer. Pure.
 
-A footer of others has no checksum: a row group may claim billions of rows, and whoever makes room for them has none
-left. What the pages hold is at hand, and their bytes bound what those may have held that are lost.
+A footer of another writer has no checksum, and a row group may claim billions of rows, for which no memory is left. The
+pages that are there are counted, and the bytes of lost pages limit the rows that they may have held.
 """
 
 from __future__ import annotations
@@ -29,27 +29,25 @@ Chunks = Sequence[SalvagedChunk | None]
 
 
 def is_doubted(known: LocatedRowGroup, left: Chunks) -> bool:
-    """Whether the pages of a row group speak against the number of rows that is stated for it."""
+    """Whether the pages of a row group contradict the stated number of rows."""
     stated = known.num_rows
     if stated is None:
         return False
     return _is_too_many(stated, left) or any(_contradicts(chunk, stated) for chunk in left)
 
 
-def borne_out(known: LocatedRowGroup, left: Chunks, free: Chunks) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
-    """A row group with the rows that its pages bear out, and what is left of it then.
+def correct_row_count(
+    known: LocatedRowGroup, left: Chunks, free: Chunks
+) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
+    """A row group with the number of rows that its pages support, and its salvaged chunks with as many rows.
 
-    Where all chunks hold the same number of rows, that is what it has. Where only some hold more than is stated, the
-    rows behind the last one are none of it. A number that the bytes cannot hold is no number.
-
-    Args:
-        known: What is stated of it; its pages speak against that.
-        left: What is left of its chunks if it has as many rows as stated.
-        free: What is left of them if nothing is stated.
+    `left` was salvaged with the stated number of rows, `free` without one. Where all chunks of `free` agree, their
+    number is taken; where only some have more rows than stated, these are cut; a number that the bytes cannot hold is
+    dropped.
     """
     stated = known.num_rows
     assert stated is not None
-    counts = [None if chunk is None else _proven(chunk) for chunk in free]
+    counts = [None if chunk is None else _proven_rows(chunk) for chunk in free]
     told = {count for chunk, count in zip(free, counts, strict=True) if chunk is not None}
     agreed = told.pop() if len(told) == 1 else None
     if agreed is not None:
@@ -59,17 +57,12 @@ def borne_out(known: LocatedRowGroup, left: Chunks, free: Chunks) -> tuple[Locat
     fitting = list(left)
     for i, (chunk, count) in enumerate(zip(free, counts, strict=True)):
         if chunk is not None and count is not None and count > stated and _contradicts(left[i], stated):
-            fitting[i] = _cut(chunk, stated)
+            fitting[i] = _cut_chunk(chunk, stated)
     return known, fitting
 
 
-def uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]) -> Iterator[LostRegion]:
-    """The row groups of which nobody knows how many rows they had, though a number is stated.
-
-    Args:
-        row_groups: As they are stated.
-        found: By their ordinals, with the rows that their pages bear out; the others have those that are stated.
-    """
+def find_uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]) -> Iterator[LostRegion]:
+    """The row groups whose stated number of rows cannot be right, while no other is known."""
     for known in row_groups:
         if known.num_rows is not None and found.get(known.ordinal, known).num_rows is None:
             reason = f"{known.num_rows:,} rows are stated, more than its bytes can hold"
@@ -77,32 +70,32 @@ def uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, Located
 
 
 def _is_too_many(stated: int, left: Chunks) -> bool:
-    """Whether no chunk can have held as many rows, by the pages that it has, and the bytes of those that are lost."""
-    return stated > max((_most(chunk) for chunk in left if chunk is not None), default=0) and stated > _LEAST
+    """Whether neither the pages of any chunk nor the bytes of its lost pages can have held as many rows."""
+    return stated > max((_max_rows(chunk) for chunk in left if chunk is not None), default=0) and stated > _LEAST
 
 
-def _most(chunk: SalvagedChunk) -> float:
+def _max_rows(chunk: SalvagedChunk) -> float:
     held = sum(fate.num_rows or 0 for fate in chunk.pages if fate.page is not None)
     lost = [fate for fate in chunk.pages if fate.page is None and not fate.is_dictionary]
     if not lost:
         return held
-    return held + max(sum(min(_told(fate), _ROWS_PER_BYTE * (fate.end - fate.offset)) for fate in lost), _LEAST)
+    return held + max(sum(min(_stated_rows(fate), _ROWS_PER_BYTE * (fate.end - fate.offset)) for fate in lost), _LEAST)
 
 
-def _told(fate: PageFate) -> float:
+def _stated_rows(fate: PageFate) -> float:
     return math.inf if fate.num_rows is None else fate.num_rows
 
 
 def _contradicts(chunk: SalvagedChunk | None, stated: int) -> bool:
-    """Whether the pages of a chunk tell of another number of rows, and all were lost for that."""
+    """Whether the pages of a chunk have another number of rows, and were all lost for that."""
     if chunk is None or chunk.runs:
         return False
     counts = [fate.num_rows for fate in chunk.pages if not fate.is_dictionary]
     return None not in counts and sum(count or 0 for count in counts) != stated
 
 
-def _proven(chunk: SalvagedChunk) -> int | None:
-    """The rows of a chunk whose headers are believed: the footer, or their bodies, have as many values as they say."""
+def _proven_rows(chunk: SalvagedChunk) -> int | None:
+    """The rows of a chunk whose page headers agree with the footer, or with the bodies of the pages."""
     pages = [fate.page for fate in chunk.pages if fate.page is not None and fate.mending is None]
     if ChunkSums.of(chunk.chunk.metadata) is not None or len(pages) < len(chunk.pages):
         return None  # what a record of ours vouches for is not what is wrong
@@ -116,8 +109,8 @@ def _proven(chunk: SalvagedChunk) -> int | None:
     return chunk.num_rows
 
 
-def _cut(chunk: SalvagedChunk, num_rows: int) -> SalvagedChunk:
-    """A chunk without the rows behind those of its row group."""
+def _cut_chunk(chunk: SalvagedChunk, num_rows: int) -> SalvagedChunk:
+    """A chunk without the rows behind the last row of its row group."""
     leaf = chunk.chunk.leaf
     runs = []
     for run in chunk.runs:

@@ -1,4 +1,4 @@
-"""Which row groups a damaged file says that it has, and what is lost whatever is kept of them. Pure."""
+"""The row groups that footers and records name, and the rows that are lost between and behind them. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resilient_pq.recovery.evidence.located_row_group import (
     Method,
     without_malformed_sums,
 )
-from resilient_pq.recovery.evidence.survey import Survey
+from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.report import Damage, LostRegion
 
 #: Where an index of a chunk lies; None without one.
@@ -31,7 +31,7 @@ Find = Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row group that could be kept.
+    """A row group that a footer or a record names.
 
     Attributes:
         ordinal: Its number in the damaged file.
@@ -52,7 +52,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """What is known of the end of a file.
+    """The end of a file.
 
     Attributes:
         start: Offset behind the last thing that was found whole.
@@ -70,20 +70,14 @@ class FileEnd:
 
     @property
     def proven(self) -> bool:
-        """Whether something proves where the file ends; otherwise nobody knows how many rows followed."""
+        """Whether the end of the file is proven; otherwise rows may have followed."""
         return self.num_rows is not None or self.miscounted
 
 
-def recounted(
+def recount(
     end: FileEnd | None, stated: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]
 ) -> tuple[FileEnd | None, tuple[LocatedRowGroup, ...]]:
-    """The end of a file and its row groups, with the rows that pages bear out where these contradict what is stated.
-
-    Args:
-        end: The end of the file, as it is stated.
-        stated: The row groups, as they are stated.
-        found: By their ordinals, those whose pages were looked at.
-    """
+    """The end of a file and its row groups, with the numbers of rows that the pages support."""
     more: int | None = 0
     row_groups = []
     for known in stated:
@@ -100,7 +94,7 @@ def recounted(
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What could be kept of a damaged object.
+    """The row groups that could be kept of a damaged object.
 
     Attributes:
         contents: Schema and metadata, as if the candidates were all of the file.
@@ -123,39 +117,34 @@ class Candidates:
 
 
 def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
-    """What a survey leaves to keep; None when not even the schema is known.
-
-    Args:
-        survey: What the records tell.
-        schema: Metadata from elsewhere that tell the schema, where no footer of the file does.
-    """
+    """The row groups that records name; None when the schema is not known."""
     footer, last = survey.footer, survey.last
     named = None if schema is None else replace(schema, row_groups=[])
     named = named if footer is None else footer.metadata
     if named is None or last is None:
         return None
-    found = _named_by(named, Method.CHECKPOINT)
+    found = _footer_candidates(named, Method.CHECKPOINT)
     for ordinal, later in sorted(survey.row_groups.items()):
         found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
-    metadata = _metadata(named, [candidate.row_group for candidate in found])
+    row_groups = [candidate.row_group for candidate in found]
+    num_rows = sum(row_group.num_rows for row_group in row_groups)
+    metadata = replace(named, row_groups=row_groups, num_rows=num_rows)
     header = None if footer is None else footer.header
     contents = Contents.of(Footer(metadata, survey.size, 0, header))
+    candidates = Candidates(contents, tuple(found), end_of_survey(survey), None, last)
+    if header is None:
+        return candidates
+    whole = header.kind == RecordKind.FINAL and not survey.row_groups
+    candidates = replace(candidates, cut_end=header.end if whole else None)
+    if survey.scanned:
+        return replace(candidates, unaccounted=tuple(_unaccounted(survey, found)))
     contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
-    whole = header is not None and header.kind == RecordKind.FINAL and not survey.row_groups
-    return Candidates(
-        contents,
-        tuple(found),
-        end_of_survey(survey),
-        last.end if header is not None and contiguous and not survey.scanned else None,
-        last,
-        header.end if header is not None and whole else None,
-        tuple(_unaccounted(survey, found)) if header is not None and survey.scanned else (),
-    )
+    return replace(candidates, prefix_end=last.end if contiguous else None)
 
 
 def candidates_of_contents(contents: Contents) -> Candidates:
     """All row groups of a file whose footer is whole."""
-    found = _named_by(contents.metadata, Method.FOOTER)
+    found = _footer_candidates(contents.metadata, Method.FOOTER)
     record = contents.footer.record
     resumable = record is not None and record.kind not in (RecordKind.FINAL, RecordKind.SEAL)
     return Candidates(
@@ -174,7 +163,7 @@ def _end_of_footer(contents: Contents) -> FileEnd:
     return FileEnd(end, end, contents.num_rows if contents.is_finished else None)
 
 
-def _named_by(footer: FileMetaData, method: Method) -> list[Candidate]:
+def _footer_candidates(footer: FileMetaData, method: Method) -> list[Candidate]:
     found: list[Candidate] = []
     num_rows = 0
     for ordinal, row_group in enumerate(footer.row_groups):
@@ -199,29 +188,13 @@ def _candidate(ordinal: int, row_group: RowGroup, rows_before: int, method: Meth
     return Candidate(ordinal, row_group, start, end, rows_before, method)
 
 
-def _metadata(footer: FileMetaData, row_groups: list[RowGroup]) -> FileMetaData:
-    return FileMetaData(
-        version=footer.version,
-        schema=footer.schema,
-        num_rows=sum(row_group.num_rows for row_group in row_groups),
-        row_groups=row_groups,
-        key_value_metadata=footer.key_value_metadata,
-        created_by=footer.created_by,
-        column_orders=footer.column_orders,
-    )
-
-
 def data_starts(row_group: LocatedRowGroup) -> tuple[int, ...]:
-    """Where the chunks of a row group begin; -1 for those of which nothing is known."""
+    """Where the chunks of a row group begin; -1 for unknown chunks."""
     return tuple(-1 if chunk is None else chunk.read.range.start for chunk in row_group.chunks)
 
 
-def losses_between(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
-    """What lies between row groups that are known: others, of which nothing is left that names them.
-
-    Args:
-        row_groups: In order.
-    """
+def find_gaps(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
+    """The rows lost between row groups, and the row groups lost there."""
     gaps: list[LostRegion] = []
     ordinal, end = 0, 0
     counted: int | None = 0
@@ -244,21 +217,16 @@ def losses_between(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
     return gaps
 
 
-def losses(
+def find_losses(
     end: FileEnd | None, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
 ) -> list[LostRegion]:
-    """What is lost between and behind row groups, whatever is kept of them.
-
-    Where the whole file's rows are counted, and nothing else is missing, they tell how many are in a gap.
-
-    Args:
-        end: The end of the file; None where nobody looked for it.
-        row_groups: In order.
-        in_flight: Ordinal of the last of them where it is not known to be complete.
-    """
-    found = [*losses_between(row_groups), *([] if end is None else losses_behind(end, row_groups, in_flight))]
+    """The rows lost between and behind row groups; a single gap has those that the whole file is counted to have."""
+    gaps = find_gaps(row_groups)
+    if end is None:
+        return gaps
+    found = [*gaps, *find_losses_at_end(end, row_groups, in_flight)]
     uncounted = [region for region in found if region.num_rows is None]
-    if end is None or end.num_rows is None or not uncounted:
+    if end.num_rows is None or not uncounted:
         return found
     rest = end.num_rows - sum(known.num_rows or 0 for known in row_groups)
     rest -= sum(region.num_rows or 0 for region in found)
@@ -269,43 +237,42 @@ def losses(
     return found
 
 
-def losses_behind(
+def find_losses_at_end(
     end: FileEnd, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
 ) -> list[LostRegion]:
-    """What may stand behind the last row group that is known: nothing only where the end of the file is proven.
-
-    Args:
-        end: The end of the file.
-        row_groups: In order.
-        in_flight: Ordinal of the last of them where it is not known to be complete.
-    """
-    last = row_groups[-1] if row_groups else None
-    before = 0 if last is None else last.rows_before
-    counted = 0 if last is None else last.num_rows
-    known = None if before is None or counted is None else before + counted
-    start = min(max(end.start, 0 if last is None else last.end), end.size)
-    where = Where(row_group=0 if last is None else last.ordinal + 1)
+    """What may be lost behind the last row group that is known; where the end of the file is proven, nothing."""
+    known, start, ordinal = _count_rows(row_groups)
+    start, where = min(max(end.start, start), end.size), Where(row_group=ordinal)
     stated = end.least if end.num_rows is None else end.num_rows
-    losses: list[LostRegion] = []
+    lost: list[LostRegion] = []
     if known is not None and stated > known:
         reason = "row groups that nothing names stand before the last footer"
-        losses.append(LostRegion(start, end.size, stated - known, Damage.CORRUPT, reason, where))
+        lost.append(LostRegion(start, end.size, stated - known, Damage.CORRUPT, reason, where))
     elif end.num_rows is not None and (known is None or stated < known):
         reason = "the footer counts other rows than the row groups that were found have"
-        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
+        lost.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
     if end.miscounted:
         reason = "what counts the rows of the file contradicts its row groups"
-        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason))
+        lost.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason))
     if not end.proven:
         reason, where = "the end of the file is missing: how many rows followed is not known", Where()
         if in_flight is not None:
             reason, where = "a row group was not complete when the file ends", Where(row_group=in_flight)
-        losses.append(LostRegion(end.size if losses else start, end.size, None, Damage.TORN, reason, where))
-    return losses
+        lost.append(LostRegion(end.size if lost else start, end.size, None, Damage.TORN, reason, where))
+    return lost
+
+
+def _count_rows(row_groups: Sequence[LocatedRowGroup]) -> tuple[int | None, int, int]:
+    """The rows up to the end of the last row group, the offset behind it, and the ordinal of the next one."""
+    if not row_groups:
+        return 0, 0, 0
+    last = row_groups[-1]
+    known = None if last.rows_before is None or last.num_rows is None else last.rows_before + last.num_rows
+    return known, last.end, last.ordinal + 1
 
 
 def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
-    """What is left of the bytes up to the last whole record, when all that is known of is taken away."""
+    """The bytes up to the last whole record that belong to no row group and no whole record."""
     assert survey.last is not None
     known = [(candidate.start - CHUNK_RECORD_SIZE, candidate.end) for candidate in found]
     for earlier, later in pairwise([None, *found]):
@@ -336,13 +303,9 @@ def end_of_survey(survey: Survey) -> FileEnd:
     return FileEnd(start, survey.size, proven, newest.num_rows)
 
 
-def known_row_groups(candidates: Candidates) -> list[LocatedRowGroup]:
-    """The candidates as the examination of their pages takes them.
-
-    Raises:
-        UnsupportedError: A chunk is encrypted.
-    """
-    return [_known(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
+def locate_row_groups(candidates: Candidates) -> list[LocatedRowGroup]:
+    """The candidates as located row groups, whose pages can be examined."""
+    return [_locate(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
 
 
 def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRange | None:
@@ -354,11 +317,7 @@ def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRan
 
 
 def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
-    """A chunk; one that is said to go on behind the end of the file is cut there.
-
-    Raises:
-        FormatError: It does not even begin in the file, or nothing is said of it.
-    """
+    """A chunk, cut at the end of the file where it is said to go on behind it."""
     try:
         return chunk_read(contents, position, leaf)
     except FormatError:
@@ -367,7 +326,7 @@ def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
         return chunk_read(contents, position, leaf, cut_at=footer.start + behind)
 
 
-def _known(contents: Contents, position: int, candidate: Candidate) -> LocatedRowGroup:
+def _locate(contents: Contents, position: int, candidate: Candidate) -> LocatedRowGroup:
     chunks: list[LocatedChunk | None] = []
     for leaf in contents.schema.leaves:
         try:

@@ -1,43 +1,26 @@
-"""Where the schema of a damaged file comes from when the file does not tell: a sibling, or the caller. An async shell.
+"""The schema for a damaged file without one: from a sibling, or from the caller. An async shell.
 
-The usual damaged file is one in a folder of hundreds that one program wrote. Any other of them knows the columns, and
-more: what the program kept beside them, such as ``ARROW:schema`` with time zones and dictionaries or what pandas needs,
-and which codecs and encodings it uses. That helps where pages are all that is left.
+The usual damaged file lies in a folder of hundreds that one program wrote. Any other of them has the columns, keys such
+as ``ARROW:schema`` or those of pandas, and the usual codecs and encodings, which helps where only pages are left.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.errors import (
-    FormatError,
-    RecoveryError,
-    SchemaError,
-    StoreError,
-    UnsupportedError,
-    Where,
-    located,
-)
-from resilient_pq.format.file_metadata import (
-    ColumnMetaData,
-    ColumnOrder,
-    FileMetaData,
-    KeyValue,
-    PageType,
-    RowGroup,
-)
+from resilient_pq.errors import FormatError, RecoveryError, SchemaError, StoreError, UnsupportedError, Where, located
+from resilient_pq.format.file_metadata import ColumnOrder, FileMetaData, KeyValue, RowGroup
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
+from resilient_pq.recovery.evidence.footers.footer_search import find_footer
 from resilient_pq.recovery.evidence.identify import identify
-from resilient_pq.recovery.evidence.torn_footer import find_footer
 from resilient_pq.recovery.report import Damage, Finding
 
 #: Keys of ours speak of the one file that they stand in.
@@ -45,23 +28,6 @@ _OWN_KEYS = "rpq."
 _TEXT = "it is written as `rpq inspect FILE --schema` shows it: message m { required int64 id; }"
 _NOT_A_FILE = "a Parquet file with the schema is named by --schema-from (schema_from)"
 _NO_SIBLING = "name another file of the same folder (--schema-from), or give the schema as text (--schema)"
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnHint:
-    """How a writer stores a column, as far as it was seen.
-
-    Attributes:
-        codecs: Of its chunks, the most frequent first.
-        encodings: Of its pages and levels, the most frequent first.
-        dictionary: Whether there were dictionary pages; None where nothing tells.
-        page_types: Types of its data pages, the most frequent first; empty where nothing tells.
-    """
-
-    codecs: tuple[int, ...] = ()
-    encodings: tuple[int, ...] = ()
-    dictionary: bool | None = None
-    page_types: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +40,6 @@ class KnownSchema:
         key_value: Key-value metadata that files with this schema have; without those that are about one file.
         created_by: Maker of such files; None where it is not known.
         column_orders: How minima and maxima are ordered; None where it is not known.
-        hints: How each leaf column is stored, in the order of the schema; empty where no chunk was seen.
         row_counts: Rows that its row groups have; those of a damaged file of the same make are likely to have as many.
         findings: What is wrong with the sibling that it was taken from.
     """
@@ -84,7 +49,6 @@ class KnownSchema:
     key_value: Mapping[str, str | None] = field(default_factory=dict)
     created_by: str | None = None
     column_orders: tuple[ColumnOrder, ...] | None = None
-    hints: tuple[ColumnHint, ...] = ()
     row_counts: frozenset[int] = frozenset()
     findings: tuple[Finding, ...] = ()
 
@@ -108,18 +72,7 @@ async def known_schema(
     schema_from: Location | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> KnownSchema | None:
-    """The schema that a caller names, one way or the other; None where neither is given.
-
-    Args:
-        schema: What `given_schema` takes.
-        schema_from: A sibling of the damaged file, see `schema_of_sibling`.
-        storage_options: Credentials, endpoint and so on for `schema_from`.
-
-    Raises:
-        RecoveryError: Both are given, or the sibling does not tell its schema.
-        SchemaError: `schema` is no schema.
-        StoreError: The sibling is not there, or the store refuses.
-    """
+    """The schema that a caller gives, directly or as that of another file; None for none."""
     if schema is not None and schema_from is not None:
         raise RecoveryError("the schema is given twice", hint="pass schema or schema_from, not both")
     if schema_from is not None:
@@ -132,21 +85,16 @@ _MOST_SIBLINGS = 8
 
 
 class Siblings:
-    """Files that are likely to have the same columns as a damaged one; nothing is read before it is asked for.
-
-    Args:
-        locations: URLs, paths, or pairs of a store and a key; the likeliest first.
-        storage_options: Credentials, endpoint and so on for them.
-    """
+    """Files that are likely to have the same columns, the likeliest first; they are read only when needed."""
 
     def __init__(self, locations: Sequence[Location] = (), storage_options: Mapping[str, Any] | None = None) -> None:
-        """Remember where they are."""
+        """Keep the locations of the likeliest files."""
         self._locations = tuple(locations[:_MOST_SIBLINGS])
         self._storage_options = storage_options
         self._found: list[KnownSchema] | None = None
 
     async def schemas(self) -> Sequence[KnownSchema]:
-        """Their schemas, the likeliest first and none twice; those that are damaged, or gone, are passed over."""
+        """Their distinct schemas, the likeliest first, without files that are damaged or gone."""
         if self._found is None:
             self._found = []
             for location in self._locations:
@@ -156,7 +104,7 @@ class Siblings:
         return self._found
 
     async def _of(self, location: Location) -> KnownSchema | None:
-        """The schema of one whose footer is whole."""
+        """The schema of a file whose footer is whole."""
         try:
             async with await open_source(location, self._storage_options) as source:
                 contents = await source.contents()
@@ -166,16 +114,7 @@ class Siblings:
 
 
 def given_schema(schema: object) -> KnownSchema:
-    """The schema that a caller gives.
-
-    Args:
-        schema: A Parquet schema; its text, as `Schema.parse` takes it; anything with ``__arrow_c_schema__``, such as a
-            schema of pyarrow; or Arrow data, such as a table, of which only the schema is taken.
-
-    Raises:
-        SchemaError: It is none of these, or the text is not right; the error names the line.
-        UnsupportedError: A column has a type that Parquet, or this version, has no form for.
-    """
+    """The schema that a caller gives as a Parquet schema, its text, an Arrow schema, or Arrow data."""
     if isinstance(schema, Schema):
         return KnownSchema(schema.without_empty_groups(), "the schema that was given")
     if isinstance(schema, str):
@@ -203,19 +142,9 @@ def _parsed(text: str) -> Schema:
 
 
 async def schema_of_sibling(location: Location, storage_options: Mapping[str, Any] | None = None) -> KnownSchema:
-    """The schema of another file that the same program wrote, or of the summary of their folder.
+    """The schema of another file that the same program wrote, or of the summary of its folder.
 
-    Only its footer is read. Of one that is damaged itself whatever still tells its schema: a checkpoint or the anchor
-    of a file of ours, a torn footer of any.
-
-    Args:
-        location: A URL, a path, or a pair of a store and a key in it.
-        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
-
-    Raises:
-        RecoveryError: It is no Parquet file, or too damaged to tell its schema.
-        UnsupportedError: Its footer is encrypted, or of a form of the future.
-        StoreError: It is not there, or the store refuses.
+    Only its footer is read. Of a damaged sibling a checkpoint, an anchor or a torn footer has the schema.
     """
     async with await open_source(location, storage_options) as source:
         with located(Where(key=source.url)):
@@ -246,10 +175,7 @@ async def _of_damaged(source: DamagedObject, error: FormatError) -> KnownSchema:
 
 def _damaged(message: str, where: Where) -> Finding:
     return Finding(
-        Damage.CORRUPT,
-        f"the file that the schema comes from is damaged itself: {message}",
-        where,
-        costs_rows=False,
+        Damage.CORRUPT, f"the file that the schema comes from is damaged itself: {message}", where, costs_rows=False
     )
 
 
@@ -258,11 +184,7 @@ def _of_contents(contents: Contents, url: str) -> KnownSchema:
 
 
 def _known(
-    schema: Schema,
-    metadata: FileMetaData,
-    row_groups: Sequence[RowGroup],
-    url: str,
-    findings: tuple[Finding, ...],
+    schema: Schema, metadata: FileMetaData, row_groups: Sequence[RowGroup], url: str, findings: tuple[Finding, ...]
 ) -> KnownSchema:
     pairs = key_values(metadata.key_value_metadata)
     orders = metadata.column_orders
@@ -272,35 +194,6 @@ def _known(
         {key: value for key, value in pairs.items() if not key.startswith(_OWN_KEYS)},
         metadata.created_by,
         None if orders is None else tuple(orders),
-        column_hints(schema, row_groups),
         frozenset(row_group.num_rows for row_group in row_groups),
         findings,
     )
-
-
-def column_hints(schema: Schema, row_groups: Iterable[RowGroup]) -> tuple[ColumnHint, ...]:
-    """How the leaves of a schema are stored in some row groups; empty where there are none."""
-    chunks: list[list[ColumnMetaData]] = [[] for _ in schema.leaves]
-    for row_group in row_groups:
-        for of_leaf, column in zip(chunks, row_group.columns, strict=False):
-            if column.meta_data is not None and column.meta_data.num_values > 0:
-                of_leaf.append(column.meta_data)
-    return tuple(map(_hint, chunks)) if any(chunks) else ()
-
-
-def _hint(chunks: Sequence[ColumnMetaData]) -> ColumnHint:
-    pages = [page for chunk in chunks for page in chunk.encoding_stats or ()]
-    types: Counter[int] = Counter()
-    for page in pages:
-        types[page.page_type] += page.count
-    dictionary = any(chunk.dictionary_page_offset for chunk in chunks) or bool(types[PageType.DICTIONARY_PAGE])
-    return ColumnHint(
-        _by_frequency(chunk.codec for chunk in chunks),
-        _by_frequency(encoding for chunk in chunks for encoding in chunk.encodings),
-        dictionary if chunks else None,
-        tuple(kind for kind, _ in types.most_common() if kind in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)),
-    )
-
-
-def _by_frequency(values: Iterable[int]) -> tuple[int, ...]:
-    return tuple(value for value, _ in Counter(values).most_common())

@@ -1,4 +1,4 @@
-"""What a search may cost: units of work in proportion to the bytes searched. Pure."""
+"""Limits for the cost of a search, in proportion to the bytes searched. Pure."""
 
 from __future__ import annotations
 
@@ -7,38 +7,21 @@ from resilient_pq.recovery.report import Damage, Finding
 
 
 class SearchBudget:
-    """Units of work that a search may do; what it did not get to is told, and never guessed.
-
-    Attributes:
-        limit: Units in all.
-        spent: Units taken so far.
-        ended: Whether more were asked for than there are.
-    """
+    """Units of work that a search may do: `limit` in all, `spent` so far; `ended` once more were needed."""
 
     def __init__(self, limit: int) -> None:
-        """Allow so many."""
+        """Allow so many units."""
         self.limit = limit
         self.spent = 0
         self.ended = False
 
     @classmethod
     def of(cls, size: int, *, free: int, per_byte: float, most: int) -> SearchBudget:
-        """A budget in proportion to the bytes searched.
-
-        Args:
-            size: The bytes.
-            free: Units that there always are.
-            per_byte: Units for each byte besides.
-            most: Units at most.
-        """
+        """So many units for each byte of a number of bytes, besides a free number, and at most so many."""
         return cls(min(free + int(per_byte * size), most))
 
     def take(self, count: int = 1) -> None:
-        """Take some.
-
-        Raises:
-            FormatError: There are none left.
-        """
+        """Take some units, or raise a `FormatError` where too few are left."""
         if not self.allows(count):
             raise FormatError(
                 "the search was given up: it would cost too much",
@@ -46,7 +29,7 @@ class SearchBudget:
             )
 
     def allows(self, count: int = 1) -> bool:
-        """Take some, if there are so many left."""
+        """Take some units if as many are left."""
         if self.spent + count > self.limit:
             self.ended = True
             return False
@@ -54,12 +37,6 @@ class SearchBudget:
         return True
 
     def finding(self, what: str, start: int, end: int) -> Finding:
-        """What a user has to know of a search that ended too early.
-
-        Args:
-            what: What was not looked for, or done.
-            start: Absolute offset of the first byte concerned.
-            end: Offset after the last.
-        """
+        """The finding for a search that ended too early: `what` was not searched or done in a range."""
         message = f"not searched further since it would cost too much: {what}"
         return Finding(Damage.UNVERIFIED, message, Where(offset=start), start, end)

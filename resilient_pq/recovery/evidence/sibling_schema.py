@@ -1,7 +1,7 @@
-"""The schema of a file that does not tell it: that of a sibling, if what was found of the file fits. An async shell.
+"""The schema of a sibling for a file without a schema, if the pages of the file fit it. An async shell.
 
-Files of one folder are mostly of one program. That they are is not believed: the pages have to find their places in the
-columns of the sibling. Siblings are asked in the order of their likeliness, and the first that fits is taken.
+Files of one folder are mostly written by one program, which is not taken for granted. Siblings are tried in the order
+of their likeliness, and the first that fits is taken.
 """
 
 from __future__ import annotations
@@ -18,61 +18,56 @@ from resilient_pq.recovery.report import Damage, Finding
 
 @dataclass(frozen=True, slots=True)
 class SiblingFit:
-    """What pages make.
-
-    Attributes:
-        rebuilt: The row groups.
-        origin: The sibling whose schema they have; None where columns were made up.
-    """
+    """The row groups that pages make up, and the sibling whose schema they have; None where columns were invented."""
 
     rebuilt: RebuiltFile
     origin: str | None
 
 
-async def like_a_sibling(
-    siblings: Siblings, carve: Callable[[KnownSchema | None], Awaitable[RebuiltFile]]
-) -> SiblingFit:
-    """Rebuild a file by the schema of the first sibling that fits; by columns that are made up where none does.
+async def fit_siblings(siblings: Siblings, carve: Callable[[KnownSchema | None], Awaitable[RebuiltFile]]) -> SiblingFit:
+    """Rebuild a file by the schema of the first sibling that fits, or by invented columns where none does.
 
-    A sibling fits where no fewer pages find their places in its columns than in ones that are made up of these very
-    pages. Two that fit differ in names and meanings only, of which pages tell nothing: then the likelier is taken, and
-    a finding says so.
-
-    Args:
-        siblings: Files that may have the same columns.
-        carve: What the pages of the file make by a schema; by one that is made up for None.
-
-    Raises:
-        FormatError: Carving without a schema would cost too much.
+    A sibling fits where at least as many pages belong to its columns as to invented ones. Two that fit differ only in
+    names and meanings, which pages do not show: then the likelier one is taken, and a finding says so.
     """
     fitting: list[tuple[KnownSchema, RebuiltFile]] = []
     invented: RebuiltFile | None = None
     schemas = await siblings.schemas()
     for known in schemas:
-        try:
-            rebuilt = await carve(known)
-        except FormatError:
-            continue  # too many ways to lay the pages out in these columns
-        if not rebuilt.row_groups:
+        rebuilt = await _try_carving(carve, known)
+        if rebuilt is None or not rebuilt.row_groups:
             continue
         if _leaves_pages_out(rebuilt):
             invented = invented or await carve(None)
-            if _pages_in(rebuilt) < _pages_in(invented):
+            if _count_pages(rebuilt) < _count_pages(invented):
                 continue
         fitting.append((known, rebuilt))
     if fitting:
         known, rebuilt = fitting[0]
-        others = [other.origin for other, _ in fitting[1:]]
-        return SiblingFit(replace(rebuilt, findings=(_taken(known, others), *rebuilt.findings)), known.origin)
-    invented = invented or await carve(None)
-    if schemas and invented.row_groups:
-        message = f"its pages do not fit the columns of {', '.join(known.origin for known in schemas)}"
-        finding = Finding(Damage.UNVERIFIED, message, costs_rows=False)
-        invented = replace(invented, findings=(finding, *invented.findings))
-    return SiblingFit(invented, None)
+        chosen = _report_choice(known, [other.origin for other, _ in fitting[1:]])
+        return SiblingFit(replace(rebuilt, findings=(chosen, *rebuilt.findings)), known.origin)
+    return SiblingFit(_with_misfits(invented or await carve(None), schemas), None)
 
 
-def _taken(known: KnownSchema, others: Sequence[str]) -> Finding:
+def _with_misfits(invented: RebuiltFile, schemas: Sequence[KnownSchema]) -> RebuiltFile:
+    """Row groups in invented columns, with the siblings that do not fit as a finding."""
+    if not schemas or not invented.row_groups:
+        return invented
+    message = f"its pages do not fit the columns of {', '.join(known.origin for known in schemas)}"
+    finding = Finding(Damage.UNVERIFIED, message, costs_rows=False)
+    return replace(invented, findings=(finding, *invented.findings))
+
+
+async def _try_carving(
+    carve: Callable[[KnownSchema | None], Awaitable[RebuiltFile]], known: KnownSchema
+) -> RebuiltFile | None:
+    try:
+        return await carve(known)
+    except FormatError:
+        return None  # there are too many ways to lay the pages out in these columns
+
+
+def _report_choice(known: KnownSchema, others: Sequence[str]) -> Finding:
     message = f"the schema is that of {known.origin}, whose columns its pages fit"
     if others:
         message += f"; they fit the other names and types of {', '.join(others)} as well, which are no nearer"
@@ -83,14 +78,14 @@ def _leaves_pages_out(rebuilt: RebuiltFile) -> bool:
     return any(finding.costs_rows for finding in rebuilt.findings)
 
 
-def _pages_in(rebuilt: RebuiltFile) -> int:
-    """Pages that have a place in a column."""
+def _count_pages(rebuilt: RebuiltFile) -> int:
+    """Pages that belong to a column."""
     chunks = (chunk for row_group in rebuilt.row_groups for chunk in row_group.chunks if chunk is not None)
     return sum(len(chunk.pages.pages) for chunk in chunks if chunk.pages is not None)
 
 
-async def named_alike(siblings: Siblings, row_groups: Sequence[RowGroup]) -> KnownSchema | None:
-    """The schema of the first sibling whose columns have the names and types that row groups name, if there is one."""
+async def match_names(siblings: Siblings, row_groups: Sequence[RowGroup]) -> KnownSchema | None:
+    """The schema of the first sibling whose columns have the names and types in some row groups; None for none."""
     for known in await siblings.schemas():
         leaves: list[object] = [(list(leaf.path), int(leaf.node.physical_type)) for leaf in known.schema.leaves]
         if all(_columns(row_group) == leaves for row_group in row_groups):

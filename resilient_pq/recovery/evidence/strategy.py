@@ -1,7 +1,7 @@
-"""Which rung of the ladder comes next, by what the rungs before it found. Pure.
+"""The choice of the next strategy, by what the strategies before it found. Pure.
 
-Each rung costs more than the one before it and tells less: a footer is one read from the end, records are as many as
-there are row groups, and where neither is left the whole file has to be searched.
+Each strategy costs more than the one before it and finds less: a footer is one read from the end, records are as many
+as there are row groups, and where neither is left the whole file has to be searched.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from enum import StrEnum
 
 
 class Strategy(StrEnum):
-    """A way to learn what a file holds."""
+    """A way to find the row groups of a file."""
 
     FOOTER = "footer"
     """The footer at its end."""
     RECORDS = "records"
     """The newest whole checkpoint, and the records of the row groups behind it."""
     PLACEMENT = "placement"
-    """Where records lie and where they say they lie: parts that were swapped, repeated, or left out are put back."""
+    """The offsets in records: parts that were swapped, repeated, or left out are put back."""
     IDENTITY = "identity"
-    """What the bytes are: of another format perhaps, or what a transfer as text made of a Parquet file."""
+    """The format of the bytes: another one, or a Parquet file that was transferred as text."""
     CHUNK_RECORDS = "chunk-records"
     """The records of chunks, for row groups that nothing else names."""
     TRUE_END = "true-end"
@@ -34,7 +34,7 @@ class Facts:
     """What is known of a file so far.
 
     Attributes:
-        climbed: The rungs that were tried.
+        tried: The strategies that were tried.
         footer_whole: Whether the footer at its end can be used.
         records_found: Whether it has record headers of ours, wherever they say they lie.
         displaced: Whether one of them lies elsewhere than it says, so that parts of the file were moved.
@@ -44,7 +44,7 @@ class Facts:
         not_parquet: Whether the bytes are of another kind, so that there is nothing to search.
     """
 
-    climbed: frozenset[Strategy] = frozenset()
+    tried: frozenset[Strategy] = frozenset()
     footer_whole: bool = False
     records_found: bool = False
     displaced: bool = False
@@ -55,25 +55,25 @@ class Facts:
 
 
 def next_strategy(facts: Facts) -> Strategy | None:
-    """The rung to try next; None where nothing more can be learned."""
-    if Strategy.FOOTER not in facts.climbed:
+    """The strategy to try next; None where nothing more can be learned."""
+    if Strategy.FOOTER not in facts.tried:
         return Strategy.FOOTER
     if facts.footer_whole:
         return None
-    if Strategy.RECORDS not in facts.climbed:
+    if Strategy.RECORDS not in facts.tried:
         return Strategy.RECORDS
     if facts.records_found:
-        if facts.displaced and Strategy.PLACEMENT not in facts.climbed:
+        if facts.displaced and Strategy.PLACEMENT not in facts.tried:
             return Strategy.PLACEMENT
         if facts.schema_known:
-            missing = facts.row_groups_missing and Strategy.CHUNK_RECORDS not in facts.climbed
+            missing = facts.row_groups_missing and Strategy.CHUNK_RECORDS not in facts.tried
             return Strategy.CHUNK_RECORDS if missing else None
-    elif Strategy.IDENTITY not in facts.climbed:
+    elif Strategy.IDENTITY not in facts.tried:
         return Strategy.IDENTITY
     if facts.not_parquet:
         return None
-    if Strategy.TRUE_END not in facts.climbed:
+    if Strategy.TRUE_END not in facts.tried:
         return Strategy.TRUE_END
     if facts.metadata_found:
         return None
-    return Strategy.CARVING if Strategy.CARVING not in facts.climbed else None
+    return Strategy.CARVING if Strategy.CARVING not in facts.tried else None

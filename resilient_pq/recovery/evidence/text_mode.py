@@ -1,8 +1,7 @@
-"""Parquet files that went through a transfer or an editor for text: which change it was, and undoing it. Pure.
+"""Parquet files that were transferred or edited as text: which change was made, and undoing it. Pure.
 
-Of a resilient file the magic of a record tells, which is made for that: a byte above 127, CR LF, Ctrl-Z and LF (PNG has
-the same idea). For files of others the bytes are counted, since what such a change leaves behind is nothing that data
-have by themselves.
+The magic of a record shows it, as it contains a byte above 127, CR LF, Ctrl-Z and LF, like that of PNG. In files of
+other writers bytes are counted, as the frequencies that such a change leaves do not occur in data.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from resilient_pq.reader.contents import Contents, chunk_range
 
 
 class TextChange(StrEnum):
-    """What was done to the bytes."""
+    """A change of bytes by a transfer as text."""
 
     LF_TO_CRLF = "lf-to-crlf"
     """Each 0A became 0D 0A."""
@@ -55,23 +54,14 @@ _FEW, _ENOUGH, _SMALL = 4, 12, 512
 
 @dataclass(frozen=True, slots=True)
 class TextDamage:
-    """A change for text that bytes went through.
-
-    Attributes:
-        change: Which.
-        certain: Whether the magic of a record tells; otherwise the bytes were counted.
-    """
+    """A change that was found; `certain` where the magic of a record shows it, otherwise bytes were counted."""
 
     change: TextChange
     certain: bool
 
 
-def text_damage(sample: bytes) -> TextDamage | None:
-    """The change for text that bytes of a Parquet file went through; None where there is no sign of one.
-
-    Args:
-        sample: The first bytes of the object; a MiB tells more than a KiB.
-    """
+def detect_text_damage(sample: bytes) -> TextDamage | None:
+    """The change that bytes of a Parquet file underwent; None where there is no sign of one."""
     head = sample[len(MAGIC) : len(MAGIC) + 16]
     # The longest first: CR LF of a magic that lost its CR stands in one that got another.
     for change, witness in sorted(_WITNESSES.items(), key=lambda pair: -len(pair[1])):
@@ -79,11 +69,11 @@ def text_damage(sample: bytes) -> TextDamage | None:
             return TextDamage(change, certain=True)
     if head.startswith(RECORD_MAGIC):
         return None
-    change_found = _by_counts(sample)
+    change_found = _detect_by_counts(sample)
     return None if change_found is None else TextDamage(change_found, certain=False)
 
 
-def _by_counts(sample: bytes) -> TextChange | None:
+def _detect_by_counts(sample: bytes) -> TextChange | None:
     size = len(sample)
     high = set(sample) & _HIGH
     if high and _is_utf8(sample):
@@ -104,7 +94,7 @@ def _by_counts(sample: bytes) -> TextChange | None:
 
 
 def _lacks_returns(sample: bytes, lines: int) -> bool:
-    """Whether CR, or CR before LF, is missing where as many should be as of their neighbours."""
+    """Whether CR, or CR before LF, is missing although the bytes next to it in value are frequent."""
     returns = sample.count(b"\r")
     if returns:
         around = [sample.count(bytes([before, 0x0A])) > 1 for before in (0x0B, 0x0C, 0x0E, 0x0F)]
@@ -121,23 +111,16 @@ def _is_utf8(sample: bytes) -> bool:
 
 
 def _looks_binary(sample: bytes) -> bool:
-    """Whether there are many bytes that text has not."""
+    """Whether there are many bytes that do not occur in text."""
     controls = bytes(byte for byte in range(0x20) if byte not in b"\t\n\r")
     return (len(sample) - len(sample.translate(None, controls))) * 32 > len(sample)
 
 
-def undone(data: bytes) -> tuple[TextChange, bytes] | None:
-    """The change for text that bytes went through, and the bytes as they were before, where that is proven.
+def undo_text_change(data: bytes) -> tuple[TextChange, bytes] | None:
+    """The change that bytes underwent, and the bytes before it, where that is proven.
 
-    Proven means that the footer is at its end again, that in every column chunk the pages follow one another to its
-    very end, hold as many values as the footer says, and have the checksums that they name. Only LF_TO_CRLF and
-    LATIN1_AS_UTF8 lose nothing that would have to be guessed.
-
-    Args:
-        data: All bytes of the object.
-
-    Returns:
-        None where neither of them, undone, gives a Parquet file, or where the bytes are one as they are.
+    It is proven when the footer is at the end again, and the pages of each chunk fill it, have as many values as the
+    footer states, and match their checksums. Only LF_TO_CRLF and LATIN1_AS_UTF8 can be undone.
     """
     for change, undo in _UNDO.items():
         original = undo(data)

@@ -124,7 +124,7 @@ def _record(header: RecordHeader, *, whole: bool) -> Told:
 
 def _footer(known: Reconstruction) -> Iterator[Region]:
     """The footer that tells of the file, where it is no record that a survey found."""
-    found, contents, size = known.found, known.contents, known.source.info.size
+    found, contents, size = known.torn_footer, known.contents, known.source.info.size
     if known.footer_whole and contents is not None:
         record = contents.footer.record
         if record is None:
@@ -166,7 +166,7 @@ def areas(known: Reconstruction, examined: Verification) -> Iterator[Told]:
     for gap in () if candidates is None else candidates.unaccounted:
         reason = "a record that is damaged"
         yield Rank.AREA, Region(0, gap.start, gap.end, ByteUse.LOST, "unknown", reason=reason)
-    complete = known.footer_whole or (known.found is not None and known.found.complete)
+    complete = known.footer_whole or (known.torn_footer is not None and known.torn_footer.complete)
     if known.error is None or complete:
         return
     start = 0

@@ -8,6 +8,7 @@ row groups has to be the same, and so have most of the bytes that both still hav
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -51,7 +52,7 @@ async def merged(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tupl
                 hint="recover each by itself",
             )
     if best.error is not None:
-        await _add(best, others)
+        best = await _add(best, others)
     elsewhere = []
     for other in others:
         same = frozenset([one.ordinal for one in best.row_groups if await _same_row_group(best, other, one)])
@@ -71,7 +72,7 @@ def _worth(copy: Reconstruction) -> tuple[bool, bool, bool, int, int, int]:
     )
 
 
-async def _add(best: Reconstruction, others: Iterable[Reconstruction]) -> None:
+async def _add(best: Reconstruction, others: Iterable[Reconstruction]) -> Reconstruction:
     """Take in the row groups that only another copy knows of, and those that it knows better.
 
     They lie where the best has none: what lies across one of its own is of another file, or of another end of it.
@@ -88,7 +89,8 @@ async def _add(best: Reconstruction, others: Iterable[Reconstruction]) -> None:
                 continue
             if await _alike_in(best, other, row_group) is not False:
                 kept = [one for one in best.row_groups if one not in mine]
-                best.row_groups = tuple(sorted([*kept, row_group], key=lambda one: one.ordinal))
+                best = replace(best, row_groups=tuple(sorted([*kept, row_group], key=lambda one: one.ordinal)))
+    return best
 
 
 def _begin_alike(mine: Sequence[LocatedRowGroup], row_group: LocatedRowGroup) -> bool:

@@ -40,7 +40,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.row_shapes import contradicting_rows
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup
-from resilient_pq.recovery.evidence.row_counts import borne_out, is_doubted
+from resilient_pq.recovery.evidence.row_counts import correct_row_count, is_doubted
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class PageScanner:
         left = await left_of(known)
         if not is_doubted(known, left):
             return known, left
-        return borne_out(known, left, await left_of(replace(known, num_rows=None)))
+        return correct_row_count(known, left, await left_of(replace(known, num_rows=None)))
 
     async def _beside(self, _: ChunkRead, place: ByteRange) -> memoryview:
         return await self._source.read(ByteRange(place.start, min(place.end, self._source.info.size)))

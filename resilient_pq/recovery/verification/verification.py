@@ -10,12 +10,12 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.chunk_salvage import RepairSource
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordKind
 from resilient_pq.io.transfer.fetch import fetch
-from resilient_pq.recovery.evidence.contradicted_footer import as_pages_tell, of_unknown_codecs
-from resilient_pq.recovery.evidence.placement import place
+from resilient_pq.recovery.evidence.footers.contradicted_footer import correct_by_pages, find_unknown_codecs
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
-from resilient_pq.recovery.evidence.record_scan import all_headers
-from resilient_pq.recovery.evidence.row_counts import uncounted
-from resilient_pq.recovery.evidence.row_group_choice import recounted
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import scan_object
+from resilient_pq.recovery.evidence.row_counts import find_uncounted
+from resilient_pq.recovery.evidence.row_group_choice import recount
 from resilient_pq.recovery.report import Finding, LostRegion
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
@@ -27,6 +27,7 @@ class Verification:
     """What was found in the data of a file.
 
     Attributes:
+        known: What is known of the file, with the rows that pages bear out.
         findings: What is not as it should be.
         found: For each row group that is not whole in its place, by its ordinal, what is left of it.
         lost: What is lost whatever is kept of the row groups.
@@ -39,6 +40,7 @@ class Verification:
             its leaf.
     """
 
+    known: Reconstruction
     findings: tuple[Finding, ...]
     found: Mapping[int, ScannedRowGroup]
     lost: tuple[LostRegion, ...]
@@ -69,7 +71,7 @@ async def examine(
         named = known.candidates.contents
         data = [finding async for finding in examine_row_groups(known.source, named, progress, seen)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
-    bad = _damaged(data) | of_unknown_codecs(known)
+    bad = _damaged(data) | find_unknown_codecs(known)
     examiner = PageScanner(known.source, means, known.contents)
     found = {}
     for row_group in known.row_groups:
@@ -83,23 +85,24 @@ async def examine(
             examiner = PageScanner(known.source, means, known.contents)
             for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
                 found[ordinal] = await examiner.row_group(found[ordinal].known)
-    mended = await as_pages_tell(known, found, examiner)
+    mended = await correct_by_pages(known, found, examiner)
     found |= mended.found
     told = {positions[ordinal] for ordinal in mended.found if ordinal in positions}
     data = [replace(one, costs_rows=False) if one.where.row_group in told else one for one in data]
     data += mended.findings
     stated, borne_out = known.row_groups, {ordinal: left.known for ordinal, left in found.items()}
-    known.end, known.row_groups = recounted(known.end, stated, borne_out)
+    end, row_groups = recount(known.end, stated, borne_out)
+    known = replace(known, end=end, row_groups=row_groups)
     counted = [
         replace(row_group, num_rows=found[row_group.ordinal].num_rows) if row_group.ordinal in found else row_group
         for row_group in known.row_groups
     ]
-    lost = known.losses(counted)
-    lost += uncounted(stated, borne_out)
+    lost = known.find_losses(counted)
+    lost += find_uncounted(stated, borne_out)
     damaged_at = tuple(finding.start or 0 for finding in copies)
     magic = not _is_ours(known) and await known.source.begins_with_magic()
     records = frozenset([offset async for offset in _chunk_records_damaged(known)])
-    return Verification((*data, *copies), found, tuple(lost), damaged_at, means, unread, magic, records, seen)
+    return Verification(known, (*data, *copies), found, tuple(lost), damaged_at, means, unread, magic, records, seen)
 
 
 def _is_ours(known: Reconstruction) -> bool:
@@ -138,7 +141,7 @@ async def _displaced(known: Reconstruction) -> list[Elsewhere]:
     if file_id is None:
         return []
     source = known.source
-    found = await source.drive(all_headers(source.info.size))
+    found = await source.drive(scan_object(source.info.size))
     view = await source.drive(place(source.info.size, found, file_id, search_pages=True))
     # Pages that happen to be alike look as if they had been moved, with those beside them: so no row group is known to
     # be the same there, and each page has to have the CRC32 that a copy of its header has.

@@ -1,8 +1,6 @@
-"""What a damaged resilient object still holds: its newest whole checkpoint, and the row groups after it.
+"""The records of a damaged object: its newest whole checkpoint, and the row groups behind it. Sans-io.
 
-Sans-io: `survey` is a generator that asks for byte ranges and is sent the bytes; what it returns is the
-`Survey`. It reads records only, and no data where their chain is whole; where it is broken it reads on
-through the file from the front.
+Only records are read where their chain is whole; otherwise the file is read from the front.
 """
 
 from __future__ import annotations
@@ -11,36 +9,33 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, ResilientPQError
+from resilient_pq.errors import ResilientPQError
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import FileMetaData, KeyValue, RowGroup
-from resilient_pq.format.footer import (
-    FILE_ID_KEY,
-    MAGIC,
-    RECORD_KEY,
-    STATE_KEY,
-    TAIL_SIZE,
-    ChunkSums,
-    key_values,
-)
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
     FOOTER_KINDS,
     HEADER_SIZE,
     RecordHeader,
     RecordKind,
-    RowGroupRecord,
     parse_header,
 )
-from resilient_pq.format.schema_tree import Schema
-from resilient_pq.reader.contents import FileState, chunk_range
-from resilient_pq.recovery.evidence.record_scan import (
+from resilient_pq.reader.contents import FileState
+from resilient_pq.recovery.evidence.records.record_scan import (
     FileSpan,
-    all_headers,
     file_spans,
-    headers_in,
     in_place,
-    outermost,
+    outermost_file,
+    scan_headers,
+    scan_object,
+)
+from resilient_pq.recovery.evidence.records.recorded_metadata import (
+    RecordedFooter,
+    RecordedRowGroup,
+    data_start,
+    parse_footer,
+    parse_row_group,
 )
 from resilient_pq.units import KiB, MiB
 
@@ -53,39 +48,9 @@ _MAX_PAYLOAD = 1 << 30
 Asking = Generator[ByteRange, memoryview, "Survey"]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedFooter:
-    """An anchor, a checkpoint or a final record, whole.
-
-    Attributes:
-        header: Its header.
-        metadata: The file metadata it holds.
-    """
-
-    header: RecordHeader
-    metadata: FileMetaData
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRowGroup:
-    """A row group that a whole record names.
-
-    Attributes:
-        row_group: Its metadata, with the keys that a footer has.
-        ordinal: Its number in the file.
-        rows_before: Rows of all row groups before it.
-        end: Offset just after its record.
-    """
-
-    row_group: RowGroup
-    ordinal: int
-    rows_before: int
-    end: int
-
-
 @dataclass(slots=True)
 class Survey:
-    """What the records of an object tell.
+    """The records of an object.
 
     Attributes:
         size: Bytes of the object.
@@ -145,12 +110,7 @@ class Survey:
 
 
 def survey(size: int, file_id: bytes | None = None) -> Asking:
-    """Find what the records of an object of `size` bytes tell; see the module.
-
-    Args:
-        size: Bytes of the object.
-        file_id: Of the file that is looked for; None for that of the anchor, else for the outermost.
-    """
+    """Search for the records of an object of `size` bytes, of the file with an id if one is given."""
     result = Survey(size, file_id)
     anchor = yield from _header_at(len(MAGIC), result)
     if file_id is None and anchor is not None and anchor.kind == RecordKind.ANCHOR:
@@ -159,7 +119,7 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
     newest = yield from _newest(result)
     if newest is None:
         result.scanned = True
-        result.file_id = result.file_id or outermost(result.found.items())
+        result.file_id = result.file_id or outermost_file(result.found.items())
         result.doubted = not sure
         return result
     result.newest = newest
@@ -178,7 +138,7 @@ def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
 
 
 def _header_at(offset: int, result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
-    """The record header that lies at `offset` and says so."""
+    """The record header that lies at `offset` and states that offset."""
     if offset < 0 or offset + HEADER_SIZE > result.size:
         return None
     header = parse_header((yield from _read(offset, offset + HEADER_SIZE)))
@@ -194,10 +154,10 @@ def _newest(result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | N
         start = max(end - window, 0)
         # A header that begins before `end` may reach beyond it.
         data = yield from _read(start, min(end + HEADER_SIZE - 1, result.size))
-        everything = dict(headers_in(data, start))
+        everything = dict(scan_headers(data, start))
         result.found.update(everything)
         found = in_place(everything.items())
-        wanted = result.file_id or outermost((header.offset, header) for header in found)
+        wanted = result.file_id or outermost_file((header.offset, header) for header in found)
         mine = [header for header in found if header.file_id == wanted and header.offset < end]
         if mine:
             return mine[-1]
@@ -236,16 +196,11 @@ def _follow_chain(result: Survey, newest: RecordHeader) -> Generator[ByteRange, 
                 first = False
                 continue
         first = False
-        previous = yield from _header_at(header.previous, result) if header.previous else _nothing()
+        previous = (yield from _header_at(header.previous, result)) if header.previous else None
         if previous is None or not _follows(previous, header):
             return False
         header = previous
     return False
-
-
-def _nothing() -> Generator[ByteRange, memoryview, None]:
-    return None
-    yield
 
 
 def _follows(earlier: RecordHeader, later: RecordHeader) -> bool:
@@ -274,75 +229,9 @@ def _footer(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview,
     return None if payload is None else parse_footer(header, payload)
 
 
-def parse_footer(header: RecordHeader, payload: memoryview) -> RecordedFooter | None:
-    """The file metadata of a whole footer record; None when it cannot be believed all the same."""
-    try:
-        metadata, end = compact_protocol.decode(FileMetaData, payload)
-        schema = Schema.from_elements(metadata.schema)
-        limit = len(MAGIC)
-        for row_group in metadata.row_groups:
-            limit = check_row_group(row_group, schema, limit, header.offset)
-    except ResilientPQError:
-        return None
-    return RecordedFooter(header, metadata) if end + TAIL_SIZE == len(payload) else None
-
-
 def _row_group(header: RecordHeader, result: Survey) -> Generator[ByteRange, memoryview, RecordedRowGroup | None]:
     payload = yield from _payload(header, result.size)
     return None if payload is None else parse_row_group(header, payload)
-
-
-def parse_row_group(header: RecordHeader, payload: memoryview) -> RecordedRowGroup | None:
-    """The row group that a whole record names, with the key that only footers have; None when it is not one."""
-    try:
-        record, _ = compact_protocol.decode(RowGroupRecord, payload)
-        row_group = record.row_group
-        _check_ranges(row_group, len(MAGIC), header.offset)
-        sums = [ChunkSums.of(chunk.meta_data) for chunk in row_group.columns if chunk.meta_data is not None]
-    except ResilientPQError:
-        return None
-    if len(sums) != len(row_group.columns) or header.num_row_groups < 1:
-        return None
-    if row_group.columns:
-        metadata = row_group.columns[0].meta_data
-        assert metadata is not None
-        place = KeyValue(RECORD_KEY, f"{header.offset}:{header.end - header.offset}")
-        metadata.key_value_metadata = [*(metadata.key_value_metadata or ()), place]
-    rows_before = header.num_rows - row_group.num_rows
-    return RecordedRowGroup(row_group, header.num_row_groups - 1, rows_before, header.end)
-
-
-def check_row_group(row_group: RowGroup, schema: Schema, start: int, end: int) -> int:
-    """Where a row group's chunks end, if they fit the schema, lie in `start` to `end`, and do not overlap.
-
-    Raises:
-        FormatError: They do not.
-    """
-    if len(row_group.columns) != len(schema.leaves):
-        raise FormatError("the row group has another number of columns than the schema")
-    for leaf, chunk in zip(schema.leaves, row_group.columns, strict=True):
-        if chunk.meta_data is None or chunk.meta_data.type != leaf.node.physical_type:
-            raise FormatError(f"the chunk of column {leaf.column_path} does not fit the schema")
-    return _check_ranges(row_group, start, end)
-
-
-def _check_ranges(row_group: RowGroup, start: int, end: int) -> int:
-    if row_group.num_rows < 0:
-        raise FormatError("a row group cannot have less than no rows")
-    for chunk in row_group.columns:
-        if chunk.meta_data is None:
-            raise FormatError("a column chunk has no metadata")
-        first, last = chunk_range(chunk.meta_data, end)
-        if first < start:
-            raise FormatError("column chunks overlap")
-        start = last
-    return start
-
-
-def data_start(row_group: RowGroup) -> int | None:
-    """Offset of the first page of a row group; None where it has no chunks."""
-    metadata = row_group.columns[0].meta_data if row_group.columns else None
-    return None if metadata is None else metadata.dictionary_page_offset or metadata.data_page_offset
 
 
 def _take_footer(result: Survey, footer: RecordedFooter) -> None:
@@ -370,7 +259,7 @@ def _scan_forward(result: Survey) -> Generator[ByteRange, memoryview, None]:
     """Read the whole object for records, and believe each that is whole and in its place."""
     result.scanned = True
     result.row_groups = {}
-    result.found = dict((yield from all_headers(result.size)))
+    result.found = dict((yield from scan_object(result.size)))
     row_groups: dict[int, tuple[RecordedRowGroup, RecordHeader]] = {}
     for header in result.headers:
         if header.kind in FOOTER_KINDS:
@@ -407,6 +296,11 @@ def _ends_in_footer(result: Survey) -> Generator[ByteRange, memoryview, bool]:
         metadata, _ = compact_protocol.decode(FileMetaData, data)
     except ResilientPQError:
         return False
+    return _ends_file(metadata, footer, result)
+
+
+def _ends_file(metadata: FileMetaData, footer: RecordedFooter, result: Survey) -> bool:
+    """Whether a footer is that of the finished file, with the row groups that records name and no others."""
     later = [found.row_group for _, found in sorted(result.row_groups.items())]
     known = [*footer.metadata.row_groups, *later]
     keys = key_values(metadata.key_value_metadata)

@@ -1,9 +1,9 @@
-"""Whether metadata speak of the object that they were found in: pages begin where they have column chunks. Sans-io."""
+"""Proof that metadata belong to the object in which they are found: pages begin at their offsets. Sans-io."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
@@ -27,39 +27,44 @@ _REACH = 8 * 1024 * 1024
 _ANCHOR = RECORD_MAGIC + bytes((FORMAT_VERSION, RecordKind.ANCHOR))
 
 
-def shift_of(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generator[ByteRange, memoryview, int | None]:
-    """How far the row groups lie from where whole metadata have them; None where they are not there.
-
-    Most writers leave nothing between the last chunk, index or filter and the metadata. So where bytes are missing or
-    were added before the row groups, the distance tells how many.
-
-    Args:
-        metadata: The metadata.
-        start: Offset at which they lie.
-        has_magic: Whether the object begins with the magic, so that a file that begins later is one within it.
-    """
-    chunks = [chunk for row_group in metadata.row_groups for chunk in row_group.columns]
+def find_shift(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generator[ByteRange, memoryview, int | None]:
+    """How far the row groups lie from where whole metadata have them; None where they are not there."""
+    # Most writers put nothing between the last chunk, index or filter and the metadata: the distance is the number of
+    # bytes that are missing, or were added, before the row groups.
+    chunks = all_chunks(metadata.row_groups)
     if any(chunk.file_path for chunk in chunks):
         return 0 if has_magic and start == len(MAGIC) else None  # a summary
-    data_end = max([len(MAGIC), *(end for chunk in chunks for end in _ends(chunk))])
-    moved = start - data_end
-    if not moved:
-        return 0  # a file within a column does not fit together so, counted from the beginning of the whole
-    if (yield from pages_begin(chunks, 0, start)):
+    moved = start - _data_end(chunks)
+    # Where nothing was moved it is this file: offsets in a file within a column do not count from the beginning.
+    if not moved or (yield from pages_begin(chunks, 0, start)):
         return 0
     if moved < 0 and (yield from pages_begin(chunks, moved, start)):
         return moved
     if has_magic:
-        # Without a value in the file there is nothing to go by, but that no other begins behind the magic.
-        alone = not any(has_values(chunk) for chunk in chunks) and not (yield from is_within(start))
-        return 0 if alone else None
-    if moved < 0 or bytes((yield ByteRange(moved, moved + len(MAGIC)))) != MAGIC:
-        return None
-    begins = yield from pages_begin(chunks, moved, start)
-    return moved if begins or not any(has_values(chunk) for chunk in chunks) else None
+        # Where the file has no values, no other file may begin behind the magic.
+        is_only = not any(map(has_values, chunks)) and not (yield from is_within(start))
+        return 0 if is_only else None
+    return moved if moved > 0 and (yield from _is_file_at(moved, chunks, start)) else None
 
 
-def _ends(chunk: ColumnChunk) -> Iterator[int]:
+def _is_file_at(offset: int, chunks: Sequence[ColumnChunk], end: int) -> Generator[ByteRange, memoryview, bool]:
+    """Whether a file with these chunks begins at an offset."""
+    if bytes((yield ByteRange(offset, offset + len(MAGIC)))) != MAGIC:
+        return False
+    return not any(map(has_values, chunks)) or (yield from pages_begin(chunks, offset, end))
+
+
+def all_chunks(row_groups: Iterable[RowGroup]) -> list[ColumnChunk]:
+    """The column chunks of some row groups."""
+    return [chunk for row_group in row_groups for chunk in row_group.columns]
+
+
+def _data_end(chunks: Iterable[ColumnChunk]) -> int:
+    """Offset behind the last chunk, index or bloom filter."""
+    return max([len(MAGIC), *(end for chunk in chunks for end in _chunk_ends(chunk))])
+
+
+def _chunk_ends(chunk: ColumnChunk) -> Iterator[int]:
     """Offsets at which a chunk, its indexes and its bloom filter end."""
     metadata = chunk.meta_data
     if metadata is not None and metadata.num_values:
@@ -74,15 +79,15 @@ def _ends(chunk: ColumnChunk) -> Iterator[int]:
 
 
 def has_values(chunk: ColumnChunk) -> bool:
-    """Whether there are pages of it."""
+    """Whether a chunk has pages."""
     return chunk.meta_data is not None and chunk.meta_data.num_values > 0
 
 
 def pages_begin(chunks: Sequence[ColumnChunk], shift: int, end: int) -> Generator[ByteRange, memoryview, bool]:
     """Whether pages begin where metadata have column chunks.
 
-    Of a file with damaged data not all may be there. The chunk at the very beginning counts only with others: a file
-    within a column has one there too, and the outer file has a page there.
+    Some may be damaged. The chunk at the very beginning counts only with others: a file within a column has one there,
+    too, and the outer file has a page there.
     """
     known = [chunk.meta_data for chunk in chunks if chunk.meta_data is not None and has_values(chunk)]
     step = max(1, (len(known) - 1) // (_SAMPLE - 1))
@@ -93,19 +98,21 @@ def pages_begin(chunks: Sequence[ColumnChunk], shift: int, end: int) -> Generato
             first, last = chunk_range(metadata, MAX_FILE_SIZE)
         except FormatError:
             continue
-        if (yield from _chunk_begins(metadata, first + shift, last + shift, end)):
+        if (yield from _is_chunk_start(metadata, first + shift, last + shift, end)):
             good += 1
             elsewhere += first != len(MAGIC)
     return bool(good) and (good == len(sample) or 4 * elsewhere >= len(sample))
 
 
-def _chunk_begins(metadata: ColumnMetaData, start: int, end: int, limit: int) -> Generator[ByteRange, memoryview, bool]:
-    """Whether the first page of a chunk stands at `start`, and a second behind it unless the chunk ends there."""
+def _is_chunk_start(
+    metadata: ColumnMetaData, start: int, end: int, limit: int
+) -> Generator[ByteRange, memoryview, bool]:
+    """Whether the first page of a chunk begins at `start`, and another behind it unless the chunk ends there."""
     if start < 0 or end > limit:
         return False
     values, at = 0, start
     for _ in range(2):
-        found = yield from _page_at(at, min(end + _UNCOUNTED, limit))
+        found = yield from _read_page_end(at, min(end + _UNCOUNTED, limit))
         if found is None:
             return False
         at, count = found
@@ -117,8 +124,8 @@ def _chunk_begins(metadata: ColumnMetaData, start: int, end: int, limit: int) ->
     return True
 
 
-def _page_at(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
-    """Where the page at `at` ends and the entries it has; None where there is none before `end`."""
+def _read_page_end(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
+    """Where the page at `at` ends and its number of entries; None where no page ends before `end`."""
     for size in _HEADER_BYTES:
         data = yield ByteRange(at, min(at + size, end))
         try:
@@ -134,16 +141,16 @@ def _page_at(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[int, i
 
 
 def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
-    """Whether another file begins between the beginning of the object and `start`, not too far back."""
+    """Whether another file begins not too far before `start`."""
     begin = max(start - _REACH, 1)
     if begin >= start:
         return False
     data = memoryview((yield ByteRange(begin, start)))
-    return any(_begins_file(data[match.end() :]) for match in re.finditer(re.escape(MAGIC), data))
+    return any(_is_file_start(data[match.end() :]) for match in re.finditer(re.escape(MAGIC), data))
 
 
-def _begins_file(behind: memoryview) -> bool:
-    """Whether the magic of a file stands before some bytes: its first record or page follows."""
+def _is_file_start(behind: memoryview) -> bool:
+    """Whether bytes behind a magic are the first record or page of a file."""
     if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
         return behind[: len(_ANCHOR)] == _ANCHOR
     try:
@@ -153,24 +160,19 @@ def _begins_file(behind: memoryview) -> bool:
     return True
 
 
-def believed(
+def select_credible(
     row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int, after: Sequence[RowGroup] = ()
 ) -> Iterator[RowGroup]:
-    """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it.
+    """The row groups of damaged metadata up to the first that contradicts the schema, itself, or row groups before it.
 
-    Args:
-        row_groups: The row groups.
-        schema: Their columns.
-        end: Offset before which their chunks must end.
-        doubtful: The first of them that has to be borne out by a column without lists, which has as many values as
-            there are rows: the damage may be within it, and what follows it may only seem to be its own.
-        after: Row groups before them, which are believed.
+    From number `doubtful` on, a column without lists has to have as many values as there are rows: these row groups may
+    be damaged, or what follows the damage may only look like row groups.
     """
-    taken = [_places(row_group, schema, end, strict=False) or [] for row_group in after]
+    taken = [_chunk_places(row_group, schema, end, strict=False) or [] for row_group in after]
     last = max((place for places in taken for place in places), default=(0, 0))
     known = {place for places in taken for place in places}
     for ordinal, row_group in enumerate(row_groups):
-        places = _places(row_group, schema, end, strict=ordinal >= doubtful)
+        places = _chunk_places(row_group, schema, end, strict=ordinal >= doubtful)
         if places is None or not known.isdisjoint(places):
             return  # of chunks that are known it is an entry before the damage, found once more
         places = sorted([last, *places])
@@ -180,14 +182,14 @@ def believed(
         yield row_group
 
 
-def _places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:
-    """Where the chunks of a row group lie; None where what is said of it does not agree."""
+def _chunk_places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:
+    """Where the chunks of a row group lie; None where its metadata contradict themselves."""
     if row_group.num_rows < 0 or len(row_group.columns) != len(schema.leaves):
         return None
     sizes = [column.meta_data.total_compressed_size for column in row_group.columns if column.meta_data]
     if row_group.total_compressed_size not in (None, 0, sum(sizes)):
         return None
-    places, borne_out = [], not strict
+    places, proven = [], not strict
     for leaf, column in zip(schema.leaves, row_group.columns, strict=True):
         metadata = column.meta_data
         if metadata is None and column.encrypted_column_metadata is not None:
@@ -197,11 +199,11 @@ def _places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> l
         if not leaf.max_repetition_level:
             if metadata.num_values != row_group.num_rows:
                 return None
-            borne_out = borne_out or row_group.num_rows > 0
+            proven |= row_group.num_rows > 0
         try:
             place = chunk_range(metadata, end)
         except FormatError:
             return None
         if place[0] < place[1]:
             places.append(place)
-    return places if borne_out else None
+    return places if proven else None

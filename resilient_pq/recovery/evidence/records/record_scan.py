@@ -1,4 +1,4 @@
-"""Records found in bytes, wherever they lie. Sans-io."""
+"""The search for records in bytes, wherever they lie. Sans-io."""
 
 from __future__ import annotations
 
@@ -14,32 +14,19 @@ from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, Re
 _WINDOW: Final = 8 * 1024 * 1024
 
 
-def all_headers(size: int) -> Generator[ByteRange, memoryview, list[tuple[int, RecordHeader]]]:
-    """Read an object of `size` bytes from front to back, a window at a time, for the record headers in it.
-
-    Returns:
-        As `headers_in` gives them.
-    """
+def scan_object(size: int) -> Generator[ByteRange, memoryview, list[tuple[int, RecordHeader]]]:
+    """The record headers in an object of `size` bytes, which is read from front to back."""
     found: list[tuple[int, RecordHeader]] = []
     for start in range(0, size, _WINDOW):
         end = min(start + _WINDOW, size)
         # A header that begins before `end` may reach beyond it.
         data = yield ByteRange(start, min(end + HEADER_SIZE - 1, size))
-        found += [(at, header) for at, header in headers_in(data, start) if at < end]
+        found += [(at, header) for at, header in scan_headers(data, start) if at < end]
     return found
 
 
-def headers_in(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
-    """Every record header that begins in `data` and is whole there.
-
-    Args:
-        data: Bytes.
-        base: Absolute offset of the first of them.
-
-    Yields:
-        Absolute offset of the header, and the header. What it says of its own offset is not compared: see
-        `in_place`.
-    """
+def scan_headers(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
+    """Every whole record header in `data`, with its absolute offset; it may state another one."""
     view = memoryview(data)
     for at in kernels.find_all(view, RECORD_MAGIC).tolist():
         header = parse_header(view[at : at + HEADER_SIZE])
@@ -48,13 +35,13 @@ def headers_in(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
 
 
 def in_place(found: Iterable[tuple[int, RecordHeader]]) -> list[RecordHeader]:
-    """The headers that lie where they say they do."""
+    """The headers that lie at the offsets that they state."""
     return [header for offset, header in found if header.offset == offset]
 
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:
-    """The records of one file among bytes.
+    """The records of one file.
 
     Attributes:
         file_id: Its id.
@@ -71,19 +58,16 @@ class FileSpan:
     complete: bool
 
     def encloses(self, other: FileSpan) -> bool:
-        """Whether another file lies between records of this one, as within a column of it."""
+        """Whether another file lies between records of this one, as in values of a column."""
         return self.start < other.start and other.end < self.end
 
 
 def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
-    """The files that records were found of, the outermost first.
+    """The files of which records were found, the outermost first.
 
-    A column may hold whole files of ours, of more records than the file around them has. Of two files the one is taken
-    that encloses the other, then the one whose records lie nearest to where they say, then the longer one. Where the
-    beginnings of both are missing, that nearness tells nothing.
-
-    Args:
-        found: Where each header lies, and the header.
+    A column may hold whole resilient files, with more records than the file around them. The outermost file encloses
+    the others; else its records lie nearest to the offsets that they state, unless the beginnings of all files are
+    missing; else it is the longest.
     """
     by_file: dict[bytes, list[tuple[int, RecordHeader]]] = {}
     for at, header in found:
@@ -103,7 +87,7 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
     return sorted(spans, key=lambda span: (enclosed[span.file_id], begun and abs(span.base), span.start - span.end))
 
 
-def outermost(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:
+def outermost_file(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:
     """The id of the outermost file that records were found of; None where there are none."""
     spans = file_spans(found)
     return spans[0].file_id if spans else None

@@ -1,4 +1,4 @@
-"""Where one run of bytes ends and another goes on, so that a CRC32 over both holds. Pure."""
+"""The place where bytes of one part of a file end and those of another go on, so that a CRC32 holds. Pure."""
 
 from __future__ import annotations
 
@@ -18,21 +18,10 @@ _MOST_PLACES: Final = MiB
 _POLYNOMIAL: Final = 0xEDB88320
 
 
-def seam(first: Any, second: Any, crc: int, offset: int, shifts: tuple[int, int]) -> int | None:
-    """How many bytes to take of `first`, and the rest of `second`, for these to have a CRC32.
+def find_seam(first: Any, second: Any, crc: int, offset: int, shifts: tuple[int, int]) -> int | None:
+    """How many bytes of `first`, with the rest of `second`, have a CRC32; None where no number does.
 
-    Multiples of the usual sizes are tried first, and any other place only where the pieces were not moved by a
-    multiple of the smallest of these sizes.
-
-    Args:
-        first: Bytes as they lie in one piece.
-        second: As many, as they lie in another.
-        crc: Their CRC32 as they were written, unsigned.
-        offset: Where they were written.
-        shifts: What is added to have the place where each lies now.
-
-    Returns:
-        None where there is no such number.
+    Multiples of the usual sizes are tried first, other places only where the parts were not moved by such a multiple.
     """
     size = len(first)
     wanted = crc32(second) ^ crc
@@ -52,7 +41,7 @@ def seam(first: Any, second: Any, crc: int, offset: int, shifts: tuple[int, int]
 
 
 def _any_place(first: Any, second: Any, wanted: int) -> int | None:
-    """The first place at which the difference of both sums so far will have become `wanted` at the end."""
+    """The first place at which the difference of both checksums becomes `wanted` at the end."""
     table, back = _table(), _table_back()
     change = (np.frombuffer(first, np.uint8) ^ np.frombuffer(second, np.uint8)).tolist()
     # What the difference has to be at each place, from the end to the front.
@@ -70,7 +59,7 @@ def _any_place(first: Any, second: Any, wanted: int) -> int | None:
 
 @cache
 def _table() -> list[int]:
-    """What a byte of the difference becomes when another byte follows it."""
+    """The difference of two checksums behind another byte, by its last byte."""
     table = []
     for value in range(256):
         for _ in range(8):
@@ -81,7 +70,7 @@ def _table() -> list[int]:
 
 @cache
 def _table_back() -> list[int]:
-    """By the first byte of an entry of `_table`, which all differ, its index."""
+    """The index of each entry of `_table` by its first byte, which no two share."""
     back = [0] * 256
     for value, entry in enumerate(_table()):
         back[entry >> 24] = value

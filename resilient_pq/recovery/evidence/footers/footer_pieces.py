@@ -1,7 +1,7 @@
 """Row groups that damaged file metadata still name behind the damage. Pure.
 
-Thrift has no marks to go on from, but row groups look alike: each is a struct that begins with a list of as many
-column chunks as the schema has leaves. Where the metadata end well behind the last of them, it is known which they are.
+Thrift has no marks from which to continue, but each row group begins with a list of as many column chunks as the schema
+has leaves. Where the metadata end well behind the last of them, their ordinals are known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resilient_pq.errors import ThriftError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import RowGroup
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.recovery.evidence.footer_evidence import believed
+from resilient_pq.recovery.evidence.footers.footer_evidence import select_credible
 
 #: Field 4 of `FileMetaData` are the row groups.
 _ROW_GROUPS = 4
@@ -24,33 +24,21 @@ _SHORT_LIST = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """What damaged metadata still name.
-
-    Attributes:
-        row_groups: The row groups, each with its number in the file, in order.
-        rest: What follows the row groups, keys and maker, where it is whole; None where it is not.
-    """
+class FooterPieces:
+    """What damaged metadata still name: row groups with their ordinals, and the fields behind them if whole."""
 
     row_groups: tuple[tuple[int, RowGroup], ...]
     rest: PartialMetaData | None = None
 
 
-def footer_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -> Pieces:
-    """The row groups before and behind the damage in file metadata.
-
-    Args:
-        data: The metadata, and whatever follows them.
-        schema: The columns.
-        end: Offset in the file before which chunks must end.
-        front: What stands before the damage; its row groups are believed.
-    """
+def find_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -> FooterPieces:
+    """The row groups before and behind the damage in file metadata."""
     before, total = front.row_groups, front.num_row_groups
     known = tuple(enumerate(before))
     # One of them has the damage in it. Where nobody says how many there are, none behind it can be counted.
     missing = 0 if total is None else total - len(before) - 1
     if total is None or missing <= 0:
-        return Pieces(known)
+        return FooterPieces(known)
     run: list[RowGroup] = []
     run_end = 0
     for start, row_group, following in _row_groups(memoryview(data), len(schema.leaves)):
@@ -59,17 +47,17 @@ def footer_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -
     rest = partial_metadata(data, run_end, after=_ROW_GROUPS) if run else None
     # A zero would end the metadata as well; but all writers say more of the file, if only who they are.
     if rest is None or rest.ending is not MetadataEnd.WHOLE or not (rest.created_by or rest.key_value_metadata):
-        return Pieces(known)
+        return FooterPieces(known)
     run = run[-missing:]
     first = total - len(run)
-    run = list(believed(run, schema, end, doubtful=0, after=before))
+    run = list(select_credible(run, schema, end, doubtful=0, after=before))
     if front.num_rows and sum(row_group.num_rows for row_group in (*before, *run)) > front.num_rows:
-        return Pieces(known)
-    return Pieces((*known, *((first + position, row_group) for position, row_group in enumerate(run))), rest)
+        return FooterPieces(known)
+    return FooterPieces((*known, *((first + position, row_group) for position, row_group in enumerate(run))), rest)
 
 
 def _row_groups(view: memoryview, num_leaves: int) -> Iterator[tuple[int, RowGroup, int]]:
-    """Every whole row group of so many chunks, with where it begins and ends; they do not overlap."""
+    """Every whole row group with so many chunks, without overlaps, and where it begins and ends."""
     at = 0
     # Of a chunk the first field is its offset, field 2, or the name of its file, field 1.
     pattern = re.compile(re.escape(_first_field(num_leaves)) + rb"[\x26\x18]", re.DOTALL)
@@ -84,7 +72,7 @@ def _row_groups(view: memoryview, num_leaves: int) -> Iterator[tuple[int, RowGro
 
 
 def _first_field(num_leaves: int) -> bytes:
-    """Field 1, a list of so many structs."""
+    """The encoding of field 1 as a list of so many structs."""
     if num_leaves < _SHORT_LIST:
         return bytes([0x19, num_leaves << 4 | 0x0C])
     size = bytearray([0x19, _SHORT_LIST << 4 | 0x0C])

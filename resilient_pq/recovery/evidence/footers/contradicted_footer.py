@@ -1,7 +1,7 @@
-"""Row groups that a damaged footer describes otherwise than their pages: described anew by these. An async shell.
+"""Row groups that a damaged footer describes otherwise than their pages do, described by these. An async shell.
 
-A footer of another writer has no checksum. One bit of it may move a chunk, or change its codec, or the rows of a row
-group, while every page is whole. The pages between the row groups before and behind, one after the other, tell better.
+A footer of another writer has no checksum. One wrong bit may move a chunk, or change its codec or number of rows, while
+every page is whole. Then the pages between the row groups before and behind show the row group as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.recovery.carve import FoundFile, carve
 from resilient_pq.recovery.carve.carving import MOST_BETWEEN, is_between_chunks
-from resilient_pq.recovery.carve.range_windows import search
+from resilient_pq.recovery.carve.range_windows import search_pages
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, RebuiltFile
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.report import Damage, Finding
@@ -30,27 +30,16 @@ _CODECS = frozenset(CompressionCodec)
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRowGroups:
-    """Row groups as their pages tell.
-
-    Attributes:
-        found: What is left of each, by its ordinal.
-        findings: What the footer says of them that cannot be.
-    """
+    """Row groups as their pages describe them, by ordinal, and what is wrong with the footer."""
 
     found: Mapping[int, ScannedRowGroup]
     findings: tuple[Finding, ...]
 
 
-async def as_pages_tell(
+async def correct_by_pages(
     known: Reconstruction, found: Mapping[int, ScannedRowGroup], examiner: PageScanner
 ) -> CorrectedRowGroups:
-    """Describe row groups that are not whole by the pages that lie where they should be.
-
-    Args:
-        known: What is known of the file; of one that has records, these vouch for what they say.
-        found: What is left of the row groups that are not whole.
-        examiner: Examines row groups.
-    """
+    """Describe row groups that are not whole by the pages that lie in their place."""
     if known.contents is None or known.file_id is not None:
         return CorrectedRowGroups({}, ())
     better: dict[int, ScannedRowGroup] = {}
@@ -68,8 +57,8 @@ async def as_pages_tell(
     return CorrectedRowGroups(better, findings)
 
 
-def of_unknown_codecs(known: Reconstruction) -> set[int]:
-    """The positions of row groups with a chunk of a codec that there is none of, where most chunks have others."""
+def find_unknown_codecs(known: Reconstruction) -> set[int]:
+    """The positions of row groups with a chunk of an undefined codec, where most chunks have defined ones."""
     row_groups = [] if known.candidates is None else known.candidates.contents.metadata.row_groups
     chunks = [
         (position, chunk.meta_data.codec in _CODECS)
@@ -84,7 +73,7 @@ def of_unknown_codecs(known: Reconstruction) -> set[int]:
 def _runs(
     known: Reconstruction, found: Mapping[int, ScannedRowGroup]
 ) -> Iterator[tuple[list[LocatedRowGroup], ByteRange]]:
-    """Row groups one after the other that are not whole, and where their pages have to lie: between those that are."""
+    """Runs of row groups that are not whole, each with the range between the whole ones around it."""
     assert known.contents is not None
     start, run = len(MAGIC), list[LocatedRowGroup]()
     for row_group in known.row_groups:
@@ -101,9 +90,9 @@ def _runs(
 
 
 async def _rebuilt(known: Reconstruction, place: ByteRange, rest: set[int]) -> RebuiltFile | None:
-    """What pages make that follow one another from the beginning of some bytes on; None where they do not."""
+    """The row groups that pages make up which begin with a range; None where no page begins it."""
     assert known.contents is not None
-    pages = await known.source.drive(search(place.start, place.end, LIMITS))
+    pages = await known.source.drive(search_pages(place.start, place.end, LIMITS))
     if not pages or pages[0].offset - place.start > MOST_BETWEEN:
         return None
     if not is_between_chunks(await known.source.read(ByteRange(place.start, pages[0].offset))):
@@ -114,7 +103,7 @@ async def _rebuilt(known: Reconstruction, place: ByteRange, rest: set[int]) -> R
 
 
 async def _rest(known: Reconstruction, run: Sequence[LocatedRowGroup]) -> set[int]:
-    """The rows that one row group has to have, as the file says how many there are, and all others are known."""
+    """The rows of a single row group, where all others and those of the file are known."""
     assert known.contents is not None
     footer = known.contents.footer
     stated = partial_metadata(await known.source.read(ByteRange(footer.start, known.source.info.size))).num_rows
@@ -127,7 +116,7 @@ async def _rest(known: Reconstruction, run: Sequence[LocatedRowGroup]) -> set[in
 def _pairs(
     run: Sequence[LocatedRowGroup], rebuilt: RebuiltFile | None, rest: set[int]
 ) -> Iterator[tuple[LocatedRowGroup, LocatedRowGroup]]:
-    """Row groups as a footer has them, and as pages have them, where these cannot be those of any other."""
+    """Row groups by the footer and by their pages, where these cannot belong to another row group."""
     if rebuilt is None or rebuilt.findings or len(rebuilt.row_groups) != len(run):
         return
     for one, other in zip(run, rebuilt.row_groups, strict=True):
@@ -139,7 +128,7 @@ def _pairs(
 
 
 def _with_evidence(stated: LocatedRowGroup, other: LocatedRowGroup) -> LocatedRowGroup:
-    """A row group as pages have it, with what footer and indexes say of its values: they have to agree."""
+    """A row group by its pages, with statistics and indexes of the footer, with which values have to agree."""
     chunks: list[LocatedChunk | None] = []
     for one, found in zip(stated.chunks, other.chunks, strict=True):
         if one is not None and found is not None:
@@ -152,7 +141,7 @@ def _with_evidence(stated: LocatedRowGroup, other: LocatedRowGroup) -> LocatedRo
 
 
 def _is_same(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
-    """Whether most of what a footer says of a row group is what pages say: a few bits are damaged, not all."""
+    """Whether footer and pages agree in most numbers of a row group, so that only a few bits are damaged."""
     agreed: Counter[bool] = Counter()
     for stated, found in zip(one.chunks, other.chunks, strict=True):
         if stated is None or found is None:
@@ -165,10 +154,7 @@ def _is_same(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
 
 
 def _is_moved(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
-    """Whether a chunk ends elsewhere than where the footer says twice: by its size, and by where the next one begins.
-
-    No one bit changes both: the pages are those of something else.
-    """
+    """Whether a chunk does not end where two numbers of the footer have its end, which one bit cannot change."""
     pairs = list(zip(one.chunks, other.chunks, strict=True))
     for (stated, found), (following, _) in pairwise(pairs):
         if stated is not None and found is not None and following is not None:

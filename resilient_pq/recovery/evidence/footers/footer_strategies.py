@@ -1,0 +1,145 @@
+"""The strategies that read a footer: at the end of the file, or cut, damaged or elsewhere. Async shells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, Where
+from resilient_pq.format.file_metadata import ColumnChunk, SchemaElement
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.contents import Contents
+from resilient_pq.recovery import carve
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.evidence.footers.footer_evidence import all_chunks, has_values, pages_begin
+from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
+from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.evidence.records.record_scan import FileSpan, file_spans
+from resilient_pq.recovery.evidence.records.survey import Survey
+from resilient_pq.recovery.evidence.row_group_choice import FileEnd
+from resilient_pq.recovery.report import Damage, Finding
+
+
+async def read_footer(known: Reconstruction) -> Reconstruction:
+    """The row groups that the footer at the end names, or why it cannot be used."""
+    contents = await known.source.contents()
+    if isinstance(contents, FormatError):
+        return _without_footer(known, contents)
+    if contents.data_files:  # a summary: its row groups lie in other files
+        return replace(known, contents=contents, footer_whole=True)
+    if not (contents.verified or await _names_pages(known.source, contents)):
+        message = "the footer is whole, but there are no pages where it says"
+        return _without_footer(known, FormatError(message, where=Where(offset=contents.footer.start)))
+    known = replace(await known.with_footer(contents), footer_whole=True)
+    if not contents.verified:
+        refused = await off_loop(contents.num_chunks, _describe_refused, contents)
+        known = replace(known.with_findings(*refused), keys_damaged=bool(refused))
+    if contents.miscounted is not None:
+        message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
+        known = known.with_findings(_footer_finding(contents, message))
+    return known
+
+
+def _without_footer(known: Reconstruction, error: FormatError) -> Reconstruction:
+    # The first error describes the bytes as they lie.
+    return replace(known, error=known.error or error, footer_whole=False)
+
+
+def _describe_refused(contents: Contents) -> list[Finding]:
+    """What is damaged in a footer that costs no rows, but for which some readers refuse the file."""
+    messages = []
+    stored = contents.key_value.get(ARROW_SCHEMA_KEY)
+    if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
+        messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
+    chunks = all_chunks(contents.metadata.row_groups)
+    named = [chunk.meta_data.path_in_schema is not None for chunk in chunks if chunk.meta_data is not None]
+    if any(named) and not all(named):
+        messages.append("the footer names some column chunks and not others: some readers refuse the file")
+    return [_footer_finding(contents, message) for message in messages]
+
+
+def _footer_finding(contents: Contents, message: str) -> Finding:
+    start, end = contents.footer.start, contents.footer.end
+    return Finding(Damage.CORRUPT, message, Where(offset=start), start, end, costs_rows=False)
+
+
+async def _names_pages(source: DamagedObject, contents: Contents) -> bool:
+    """Whether pages lie where a footer without a checksum has its column chunks."""
+
+    def chunks_with_values() -> list[ColumnChunk]:
+        return list(filter(has_values, all_chunks(contents.metadata.row_groups)))
+
+    chunks = await off_loop(contents.num_chunks, chunks_with_values)
+    return not chunks or await source.drive(pages_begin(chunks, 0, source.info.size))
+
+
+async def find_true_end(known: Reconstruction) -> Reconstruction:
+    """The row groups that a footer names which is cut, damaged, or not at the end."""
+    size = known.source.info.size
+    budget = footer_budget(size)
+    others = [ByteRange(span.start, span.end) for span in _inner_files(known)]
+    found = await known.source.drive(find_footer(size, budget=budget, others=others))
+    if found is None and budget.ended:
+        known = known.with_findings(budget.finding("there may be a footer that is not at the end", 0, size))
+    if found is None or not _is_usable(known, found):
+        return replace(known, torn_footer=None)
+    known = replace(known, torn_footer=found).with_findings(*found.findings)
+    behind = await known.source.drive(carve.find_files(found.start, size))
+    proves = _proves_end(known, found, behind)
+    if found.shift:
+        known = replace(known, source=known.source.through(found.view), moved=True)
+    if found.complete:
+        known = await known.with_footer(found.contents)
+    else:
+        end = FileEnd(0, known.source.info.size, found.stated_rows)
+        known = replace(known, contents=found.contents, row_groups=found.rebuilt.row_groups, end=end)
+    if known.end is not None and not proves:
+        return replace(known, end=replace(known.end, num_rows=None, miscounted=False))
+    return known
+
+
+def _proves_end(known: Reconstruction, found: TornFooter, behind: Sequence[carve.FoundFile]) -> bool:
+    """Whether no row can stand behind those that a footer counts."""
+    # The footer of a checkpoint counts no rows behind it, even where nothing else is left of the checkpoint.
+    if any(file.pages and not file.has_head for file in behind):
+        return False
+    return found.complete or (found.contents.is_finished and (known.file_id is None or found.contents.unvouched))
+
+
+def _inner_files(known: Reconstruction) -> list[FileSpan]:
+    """Resilient files within the one that is meant, as in values of a column."""
+    spans = [] if known.survey is None or known.moved else file_spans(known.survey.found.items())
+    mine = None if known.survey is None or known.lies_within else known.survey.file_id
+    return [span for span in spans if span.file_id != mine and span.base > 0]
+
+
+def _is_usable(known: Reconstruction, found: TornFooter) -> bool:
+    """Whether a footer names row groups of this file, or its schema where nothing better does."""
+    if found.contents.data_files:  # the rows of a summary lie in other files, from which it can be written again
+        return False
+    if not _fits_records(known.survey, found.contents.schema):
+        return False
+    only_schema = not found.complete and not found.contents.metadata.row_groups
+    return not only_schema or (known.given is None and _is_credible(found.contents.schema.elements))
+
+
+def _fits_records(survey: Survey | None, schema: Schema) -> bool:
+    """Whether a schema is that of the row groups in records, and not of a file within a column."""
+    columns = [(leaf.path, int(leaf.node.physical_type)) for leaf in schema.leaves]
+    for found in () if survey is None else survey.row_groups.values():
+        metadata = [chunk.meta_data for chunk in found.row_group.columns]
+        if [(tuple(each.path_in_schema or ()), each.type) for each in metadata if each is not None] != columns:
+            return False
+    return True
+
+
+def _is_credible(elements: Sequence[SchemaElement]) -> bool:
+    """Whether all columns of a schema have names and types; zeros behind a cut read as columns without them."""
+    return all(
+        element.name.isprintable() and element.name and (element.type is not None or element.num_children)
+        for element in elements[1:]
+    )
