@@ -176,7 +176,7 @@ class DecimalType:
 
 
 @struct
-class TimeUnit:
+class TimeUnitUnion:
     """One of MILLIS, MICROS, NANOS."""
 
     MILLIS: Empty | None = field(1, Empty, default=None)
@@ -189,7 +189,7 @@ class TimeType:
     """TIME and TIMESTAMP carry the same two fields."""
 
     isAdjustedToUTC: bool = field(1, BOOL, default=False)  # noqa: N815 (the specification's name)
-    unit: TimeUnit | None = field(2, TimeUnit, default=None)
+    unit: TimeUnitUnion | None = field(2, TimeUnitUnion, default=None)
 
 
 @struct
@@ -319,7 +319,7 @@ class KeyValue:
 
 
 @struct
-class SortingColumn:
+class StoredSortingColumn:
     """A column by which the rows of a row group are sorted."""
 
     column_idx: int = field(1, I32)
@@ -397,7 +397,7 @@ class RowGroup:
     columns: MutableSequence[ColumnChunk] = field(1, list_of(ColumnChunk), kept=True)
     total_byte_size: int = field(2, I64, default=0)
     num_rows: int = field(3, I64, default=0)
-    sorting_columns: list[SortingColumn] | None = field(4, list_of(SortingColumn), default=None)
+    sorting_columns: list[StoredSortingColumn] | None = field(4, list_of(StoredSortingColumn), default=None)
     file_offset: int | None = field(5, I64, default=None)
     total_compressed_size: int | None = field(6, I64, default=None)
     ordinal: int | None = field(7, I16, default=None)

@@ -85,7 +85,7 @@ class Timestamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Uninterpreted:
     """An annotation that is kept as it was found and not interpreted: VARIANT, GEOMETRY, GEOGRAPHY, or unknown.
 
     Attributes:
@@ -102,7 +102,7 @@ class Kept:
         return f"{self.name}({','.join(self.parameters)})" if self.parameters else self.name
 
 
-Logical = Plain | Decimal | Integer | Time | Timestamp | Kept
+Logical = Plain | Decimal | Integer | Time | Timestamp | Uninterpreted
 
 STRING, ENUM, JSON, BSON = Plain("STRING"), Plain("ENUM"), Plain("JSON"), Plain("BSON")
 UUID, FLOAT16, DATE = Plain("UUID"), Plain("FLOAT16"), Plain("DATE")
@@ -183,7 +183,7 @@ def from_element(element: SchemaElement) -> Logical | None:
     annotation = _from_thrift(element.logicalType)
     # parquet-java says UNKNOWN of what has a converted type only, such as INTERVAL. Of an annotation of the future,
     # or one that says nothing, the older one tells more.
-    says_nothing = annotation in (UNKNOWN, Kept(UNKNOWN_ANNOTATION), Decimal(0, 0))
+    says_nothing = annotation in (UNKNOWN, Uninterpreted(UNKNOWN_ANNOTATION), Decimal(0, 0))
     return converted if says_nothing and converted is not None else annotation
 
 
@@ -196,27 +196,27 @@ def _from_thrift(union: pq.LogicalType) -> Logical:
         if member is not None:
             unit = _unit_from_thrift(member.unit)
             if unit is None:
-                return Kept(UNKNOWN_ANNOTATION, (kind.__name__.upper(),))
+                return Uninterpreted(UNKNOWN_ANNOTATION, (kind.__name__.upper(),))
             return kind(unit, member.isAdjustedToUTC)
     for name in _PLAIN_MEMBERS:
         if getattr(union, name) is not None:
             return Plain(name)
     if union.VARIANT is not None:
         version = union.VARIANT.specification_version
-        return Kept("VARIANT", () if version is None else (str(version),))
+        return Uninterpreted("VARIANT", () if version is None else (str(version),))
     if union.GEOMETRY is not None:
-        return Kept("GEOMETRY", () if union.GEOMETRY.crs is None else (union.GEOMETRY.crs,))
+        return Uninterpreted("GEOMETRY", () if union.GEOMETRY.crs is None else (union.GEOMETRY.crs,))
     if union.GEOGRAPHY is not None:
         crs, algorithm = union.GEOGRAPHY.crs, union.GEOGRAPHY.algorithm
         if algorithm is None:
-            return Kept("GEOGRAPHY", () if crs is None else (crs,))
+            return Uninterpreted("GEOGRAPHY", () if crs is None else (crs,))
         known = algorithm in EdgeInterpolationAlgorithm.__members__.values()
         name = EdgeInterpolationAlgorithm(algorithm).name if known else str(algorithm)
-        return Kept("GEOGRAPHY", (DEFAULT_CRS if crs is None else crs, name))
-    return Kept(UNKNOWN_ANNOTATION)
+        return Uninterpreted("GEOGRAPHY", (DEFAULT_CRS if crs is None else crs, name))
+    return Uninterpreted(UNKNOWN_ANNOTATION)
 
 
-def _unit_from_thrift(unit: pq.TimeUnit | None) -> TimeUnit | None:
+def _unit_from_thrift(unit: pq.TimeUnitUnion | None) -> TimeUnit | None:
     for name in ("MILLIS", "MICROS", "NANOS"):
         if unit is not None and getattr(unit, name) is not None:
             return TimeUnit[name]
@@ -226,7 +226,7 @@ def _unit_from_thrift(unit: pq.TimeUnit | None) -> TimeUnit | None:
 def without_unknown(element: SchemaElement) -> SchemaElement:
     """The element as it can be written: without an annotation of which nothing but its presence was read."""
     annotation = None if element.logicalType is None else _from_thrift(element.logicalType)
-    if isinstance(annotation, Kept) and annotation.name == UNKNOWN_ANNOTATION:
+    if isinstance(annotation, Uninterpreted) and annotation.name == UNKNOWN_ANNOTATION:
         return replace(element, logicalType=None)
     return element
 
@@ -253,13 +253,13 @@ def annotate(element: SchemaElement, logical: Logical | None) -> None:
         case Plain(name):
             element.logicalType = pq.LogicalType()
             setattr(element.logicalType, name, Empty())
-        case Kept():
-            element.logicalType = _kept_to_thrift(logical)
+        case Uninterpreted():
+            element.logicalType = _uninterpreted_to_thrift(logical)
 
 
-def _kept_to_thrift(kept: Kept) -> pq.LogicalType | None:
+def _uninterpreted_to_thrift(annotation: Uninterpreted) -> pq.LogicalType | None:
     """None for what this version does not know: a schema that was read carries that over in its elements."""
-    match kept.name, kept.parameters:
+    match annotation.name, annotation.parameters:
         case "VARIANT", ():
             return pq.LogicalType(VARIANT=pq.VariantType())
         case "VARIANT", (version,):
@@ -276,7 +276,7 @@ def _kept_to_thrift(kept: Kept) -> pq.LogicalType | None:
 
 
 def _time(unit: TimeUnit, utc: bool) -> pq.TimeType:
-    return pq.TimeType(isAdjustedToUTC=utc, unit=pq.TimeUnit(**{unit.name: Empty()}))
+    return pq.TimeType(isAdjustedToUTC=utc, unit=pq.TimeUnitUnion(**{unit.name: Empty()}))
 
 
 def may_annotate(logical: Logical, physical_type: Type | None, type_length: int | None = None) -> bool:
@@ -299,11 +299,11 @@ def may_annotate(logical: Logical, physical_type: Type | None, type_length: int 
             return physical_type is Type.INT64
         case Plain("DATE"):
             return physical_type is Type.INT32
-        case Plain("STRING" | "ENUM" | "JSON" | "BSON") | Kept("GEOMETRY" | "GEOGRAPHY"):
+        case Plain("STRING" | "ENUM" | "JSON" | "BSON") | Uninterpreted("GEOMETRY" | "GEOGRAPHY"):
             return physical_type is Type.BYTE_ARRAY
         case Plain("UUID" | "FLOAT16" | "INTERVAL"):
             return physical_type is Type.FIXED_LEN_BYTE_ARRAY and type_length == _LENGTHS[logical.name]
-        case Plain("LIST" | "MAP" | "FILE") | Kept("VARIANT"):
+        case Plain("LIST" | "MAP" | "FILE") | Uninterpreted("VARIANT"):
             return physical_type is None
         case _:  # UNKNOWN may stand on everything, and nobody knows of the others
             return True

@@ -22,7 +22,7 @@ from resilient_pq.format.file_metadata import (
     SchemaElement,
     Type,
 )
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Plain, Time, Timestamp, TimeUnit
+from resilient_pq.format.logical import Decimal, Integer, Logical, Plain, Time, Timestamp, TimeUnit, Uninterpreted
 
 _T = TypeVar("_T")
 
@@ -148,7 +148,7 @@ def _annotation_named(name: str, parameters: list[str]) -> Logical:
         case "TIMESTAMP", [unit, utc]:
             return Timestamp(TimeUnit[unit.upper()], _truth(utc))
         case (("VARIANT" | "GEOMETRY" | "GEOGRAPHY" | logical.UNKNOWN_ANNOTATION), _):
-            return _kept_named(name, parameters)
+            return _uninterpreted_named(name, parameters)
         case _, [] if name in logical.PLAIN_NAMES:
             return Plain(name)
         case _, [] if name != "DECIMAL":
@@ -158,7 +158,7 @@ def _annotation_named(name: str, parameters: list[str]) -> Logical:
     raise ValueError(name)
 
 
-def _kept_named(name: str, parameters: list[str]) -> Kept:
+def _uninterpreted_named(name: str, parameters: list[str]) -> Uninterpreted:
     match name, parameters:
         case "VARIANT", [version]:
             if not -128 <= _number(version) < 128:
@@ -166,10 +166,10 @@ def _kept_named(name: str, parameters: list[str]) -> Kept:
         case "GEOGRAPHY", [crs, algorithm]:
             if algorithm.upper() not in EdgeInterpolationAlgorithm.__members__:
                 _number(algorithm)
-            return Kept(name, (crs, algorithm.upper()))
+            return Uninterpreted(name, (crs, algorithm.upper()))
         case ("VARIANT", [_, *_]) | (("GEOMETRY" | "GEOGRAPHY"), [_, _, *_]):
             raise ValueError(parameters)
-    return Kept(name, tuple(parameters))
+    return Uninterpreted(name, tuple(parameters))
 
 
 def _number(word: str) -> int:
@@ -291,7 +291,7 @@ def _type_text(element: SchemaElement) -> str:
 
 
 def _annotation_text(annotation: Logical) -> str:
-    if isinstance(annotation, Kept) and annotation.parameters:
+    if isinstance(annotation, Uninterpreted) and annotation.parameters:
         return f"{annotation.name}({','.join(map(_quoted, annotation.parameters))})"
     return str(annotation)
 

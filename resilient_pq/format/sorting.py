@@ -34,9 +34,9 @@ class SortingColumn:
     descending: bool = False
     nulls_first: bool = False
 
-    def to_thrift(self, leaf: Leaf) -> file_metadata.SortingColumn:
+    def to_thrift(self, leaf: Leaf) -> file_metadata.StoredSortingColumn:
         """The struct as it stands in a row group; Polars refuses one without its flags."""
-        return file_metadata.SortingColumn(leaf.ordinal, self.descending, self.nulls_first)
+        return file_metadata.StoredSortingColumn(leaf.ordinal, self.descending, self.nulls_first)
 
 
 def sorting_columns_of(schema: Schema, row_group: RowGroup) -> tuple[SortingColumn, ...]:

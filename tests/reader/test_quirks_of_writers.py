@@ -37,7 +37,7 @@ from resilient_pq.format.file_metadata import (
     RowGroup,
     SchemaElement,
     TimeType,
-    TimeUnit,
+    TimeUnitUnion,
 )
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io.memory_store import MemoryStore
@@ -268,7 +268,7 @@ def with_element(**values: Any) -> Edit:
     return edit
 
 
-EMPTY_UNIT = TimeType(isAdjustedToUTC=True, unit=TimeUnit())
+EMPTY_UNIT = TimeType(isAdjustedToUTC=True, unit=TimeUnitUnion())
 
 
 @pytest.mark.parametrize(

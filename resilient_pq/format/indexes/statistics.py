@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.encodings.dictionary import Dictionary, entries_at
 from resilient_pq.format.file_metadata import SizeStatistics, Statistics, Type
-from resilient_pq.format.logical import Decimal, Integer, Kept
+from resilient_pq.format.logical import Decimal, Integer, Uninterpreted
 from resilient_pq.format.physical_values import ByteArrays, Levels, Values, is_uniform
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
@@ -47,7 +47,7 @@ class Order(Enum):
 def order_of(node: Primitive) -> Order:
     """The order that TYPE_ORDER gives the values of a column."""
     annotation = node.logical
-    if isinstance(annotation, Kept) or annotation in (logical.INTERVAL, logical.UNKNOWN):
+    if isinstance(annotation, Uninterpreted) or annotation in (logical.INTERVAL, logical.UNKNOWN):
         return Order.UNDEFINED
     match node.physical_type:
         case Type.BOOLEAN:

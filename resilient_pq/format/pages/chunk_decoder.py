@@ -18,7 +18,7 @@ from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.file_metadata import PageType, Type
-from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.pages.decoded_strings import ByteArrayValues, ByteViewValues
 from resilient_pq.format.pages.decoded_values import DecodedValues, FixedValues, PageRun, PageValues
 from resilient_pq.format.pages.page import DataPage, Page, open_data_page

@@ -12,7 +12,7 @@ from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, Strings, delta, dictionary, encoding_for
 from resilient_pq.format.file_metadata import Encoding, Type
-from resilient_pq.format.kernels.tables import PageSpan
+from resilient_pq.format.kernels.page_columns import PageSpan
 from resilient_pq.format.pages.decoded_values import PageRun, PageValues, known
 from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, ByteViews
 from resilient_pq.format.schema_tree import Primitive

@@ -26,7 +26,7 @@ from resilient_pq.format.file_metadata import (
     PageType,
     Type,
 )
-from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.pages.decoded_values import FIXED_RUN_ENCODINGS, RUN_ENCODINGS
 from resilient_pq.format.pages.page import Page, check_crc, compare_crc, pages_of, read_header
 from resilient_pq.format.schema_tree import Leaf

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError, ThriftError
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets
 from resilient_pq.format.kernels.reference.integers import varint
 from resilient_pq.format.kernels.reference.thrift import struct_end, value_end
-from resilient_pq.format.kernels.tables import PageField
 
 _FALSE, _I32, _STRUCT = 2, 5, 12
 _BOOLS = (1, _FALSE)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
+from resilient_pq.format.kernels.page_columns import PageSpan
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets, require_types
 from resilient_pq.format.kernels.reference.dictionary import gather
 from resilient_pq.format.kernels.reference.nulls import spread
 from resilient_pq.format.kernels.reference.rle import rle_decode
-from resilient_pq.format.kernels.tables import PageSpan
 
 _LENGTH = 4
 
