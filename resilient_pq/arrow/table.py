@@ -41,28 +41,23 @@ class Table:
                 with one such object per column.
             chunks: For each chunk, a nanoarrow `CArray` per column, all of the same length. They are of the
                 types in `schema`, or of wider forms of them, which the table then has (see `widening`).
+            num_rows: Rows of all chunks; what a table without columns has.
 
         Raises:
             ValueError: Columns, types or rows are not those of the chunks.
-            num_rows: Rows of all chunks; what a table without columns has.
         """
         if isinstance(schema, (list, tuple)):
             field = Field("", "+s", False, tuple(Field.of(column) for column in schema))
         else:
             field = Field.of(schema)
         columns = [list(arrays) for arrays in zip(*chunks, strict=True)]
-        if columns and len(columns) != len(field.children):
-            raise ValueError(f"the schema has {len(field.children)} columns, the chunks {len(columns)}")
         if columns:
-            brought = [_of_one_type(*column) for column in zip(field.children, columns, strict=True)]
-            columns = [arrays for _, arrays in brought]
-            if any(target is not child for (target, _), child in zip(brought, field.children, strict=True)):
-                field = field.with_children(*(target for target, _ in brought))
+            field, columns = _widen_columns(field, columns)
+            if sum(array.length for array in columns[0]) != num_rows:
+                raise ValueError(f"the chunks do not have {num_rows} rows")
         self._field = field
         self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
         self._num_rows = num_rows
-        if columns and sum(array.length for array in columns[0]) != num_rows:
-            raise ValueError(f"the chunks do not have {num_rows} rows")
 
     # --- what it is ---------------------------------------------------------------------------------------
 
@@ -263,13 +258,19 @@ class Table:
         return frame
 
 
-def _of_one_type(declared: Field, arrays: list[Any]) -> tuple[Field, list[Any]]:
-    """The chunks of a column, brought to the widest of their types."""
-    schema = shared_c(declared)
-    if all(array.schema is schema for array in arrays):
-        return declared, arrays
-    target = widest([declared, *(Field.of(array.schema) for array in arrays)])
-    return target, [widened(array, target) for array in arrays]
+def _widen_columns(field: Field, columns: list[list[Any]]) -> tuple[Field, list[list[Any]]]:
+    """The struct and the chunks of its columns, of the widest type that chunks of the column have."""
+    if len(columns) != len(field.children):
+        raise ValueError(f"the schema has {len(field.children)} columns, the chunks {len(columns)}")
+    children = []
+    for at, (declared, arrays) in enumerate(zip(field.children, columns, strict=True)):
+        schema = shared_c(declared)
+        if not all(array.schema is schema for array in arrays):
+            declared = widest([declared, *(Field.of(array.schema) for array in arrays)])
+            columns[at] = [widened(array, declared) for array in arrays]
+        children.append(declared)
+    changed = any(child is not declared for child, declared in zip(children, field.children, strict=True))
+    return field.with_children(*children) if changed else field, columns
 
 
 def _library(name: str) -> Any:

@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from resilient_pq.format import file_metadata as pq
-from resilient_pq.format.file_metadata import ConvertedType, EdgeInterpolationAlgorithm, Empty, SchemaElement, Type
+from resilient_pq.format import annotations as structs
+from resilient_pq.format.annotations import EdgeInterpolationAlgorithm, Empty, LogicalType
+from resilient_pq.format.file_metadata import ConvertedType, SchemaElement, Type
 
 
 class TimeUnit(StrEnum):
@@ -187,7 +188,7 @@ def from_element(element: SchemaElement) -> Logical | None:
     return converted if says_nothing and converted is not None else annotation
 
 
-def _from_thrift(union: pq.LogicalType) -> Logical:
+def _from_thrift(union: LogicalType) -> Logical:
     if union.DECIMAL is not None:
         return Decimal(union.DECIMAL.precision, union.DECIMAL.scale)
     if union.INTEGER is not None:
@@ -201,22 +202,27 @@ def _from_thrift(union: pq.LogicalType) -> Logical:
     for name in _PLAIN_MEMBERS:
         if getattr(union, name) is not None:
             return Plain(name)
+    return _uninterpreted_from_thrift(union)
+
+
+def _uninterpreted_from_thrift(union: LogicalType) -> Uninterpreted:
+    parameters: list[object] = []
     if union.VARIANT is not None:
-        version = union.VARIANT.specification_version
-        return Uninterpreted("VARIANT", () if version is None else (str(version),))
-    if union.GEOMETRY is not None:
-        return Uninterpreted("GEOMETRY", () if union.GEOMETRY.crs is None else (union.GEOMETRY.crs,))
-    if union.GEOGRAPHY is not None:
-        crs, algorithm = union.GEOGRAPHY.crs, union.GEOGRAPHY.algorithm
-        if algorithm is None:
-            return Uninterpreted("GEOGRAPHY", () if crs is None else (crs,))
-        known = algorithm in EdgeInterpolationAlgorithm.__members__.values()
-        name = EdgeInterpolationAlgorithm(algorithm).name if known else str(algorithm)
-        return Uninterpreted("GEOGRAPHY", (DEFAULT_CRS if crs is None else crs, name))
-    return Uninterpreted(UNKNOWN_ANNOTATION)
+        name, parameters = "VARIANT", [union.VARIANT.specification_version]
+    elif union.GEOMETRY is not None:
+        name, parameters = "GEOMETRY", [union.GEOMETRY.crs]
+    elif union.GEOGRAPHY is not None:
+        name, parameters = "GEOGRAPHY", [union.GEOGRAPHY.crs]
+        if (algorithm := union.GEOGRAPHY.algorithm) is not None:
+            known = algorithm in EdgeInterpolationAlgorithm.__members__.values()
+            parameters = [DEFAULT_CRS if union.GEOGRAPHY.crs is None else union.GEOGRAPHY.crs]
+            parameters.append(EdgeInterpolationAlgorithm(algorithm).name if known else algorithm)
+    else:
+        name = UNKNOWN_ANNOTATION
+    return Uninterpreted(name, tuple(str(each) for each in parameters if each is not None))
 
 
-def _unit_from_thrift(unit: pq.TimeUnitUnion | None) -> TimeUnit | None:
+def _unit_from_thrift(unit: structs.TimeUnitUnion | None) -> TimeUnit | None:
     for name in ("MILLIS", "MICROS", "NANOS"):
         if unit is not None and getattr(unit, name) is not None:
             return TimeUnit[name]
@@ -241,42 +247,42 @@ def annotate(element: SchemaElement, logical: Logical | None) -> None:
         case Decimal(precision, scale):
             element.converted_type = int(ConvertedType.DECIMAL)
             element.precision, element.scale = precision, scale
-            element.logicalType = pq.LogicalType(DECIMAL=pq.DecimalType(scale=scale, precision=precision))
+            element.logicalType = LogicalType(DECIMAL=structs.DecimalType(scale=scale, precision=precision))
         case Integer(bits, signed):
-            element.logicalType = pq.LogicalType(INTEGER=pq.IntType(bitWidth=bits, isSigned=signed))
+            element.logicalType = LogicalType(INTEGER=structs.IntType(bitWidth=bits, isSigned=signed))
         case Time(unit, utc):
-            element.logicalType = pq.LogicalType(TIME=_time(unit, utc))
+            element.logicalType = LogicalType(TIME=_time(unit, utc))
         case Timestamp(unit, utc):
-            element.logicalType = pq.LogicalType(TIMESTAMP=_time(unit, utc))
+            element.logicalType = LogicalType(TIMESTAMP=_time(unit, utc))
         case Plain("INTERVAL"):
             pass  # has a converted type only
         case Plain(name):
-            element.logicalType = pq.LogicalType()
+            element.logicalType = LogicalType()
             setattr(element.logicalType, name, Empty())
         case Uninterpreted():
             element.logicalType = _uninterpreted_to_thrift(logical)
 
 
-def _uninterpreted_to_thrift(annotation: Uninterpreted) -> pq.LogicalType | None:
+def _uninterpreted_to_thrift(annotation: Uninterpreted) -> LogicalType | None:
     """None for what this version does not know: a schema that was read carries that over in its elements."""
     match annotation.name, annotation.parameters:
         case "VARIANT", ():
-            return pq.LogicalType(VARIANT=pq.VariantType())
+            return LogicalType(VARIANT=structs.VariantType())
         case "VARIANT", (version,):
-            return pq.LogicalType(VARIANT=pq.VariantType(specification_version=int(version)))
+            return LogicalType(VARIANT=structs.VariantType(specification_version=int(version)))
         case "GEOMETRY", parameters:
-            return pq.LogicalType(GEOMETRY=pq.GeometryType(crs=next(iter(parameters), None)))
+            return LogicalType(GEOMETRY=structs.GeometryType(crs=next(iter(parameters), None)))
         case "GEOGRAPHY", (crs, algorithm):
             known = EdgeInterpolationAlgorithm.__members__.get(algorithm)
             number = int(algorithm) if known is None else int(known)
-            return pq.LogicalType(GEOGRAPHY=pq.GeographyType(crs=crs, algorithm=number))
+            return LogicalType(GEOGRAPHY=structs.GeographyType(crs=crs, algorithm=number))
         case "GEOGRAPHY", parameters:
-            return pq.LogicalType(GEOGRAPHY=pq.GeographyType(crs=next(iter(parameters), None)))
+            return LogicalType(GEOGRAPHY=structs.GeographyType(crs=next(iter(parameters), None)))
     return None
 
 
-def _time(unit: TimeUnit, utc: bool) -> pq.TimeType:
-    return pq.TimeType(isAdjustedToUTC=utc, unit=pq.TimeUnitUnion(**{unit.name: Empty()}))
+def _time(unit: TimeUnit, utc: bool) -> structs.TimeType:
+    return structs.TimeType(isAdjustedToUTC=utc, unit=structs.TimeUnitUnion(**{unit.name: Empty()}))
 
 
 def may_annotate(logical: Logical, physical_type: Type | None, type_length: int | None = None) -> bool:

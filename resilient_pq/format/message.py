@@ -15,13 +15,8 @@ from typing import TypeVar
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import logical
-from resilient_pq.format.file_metadata import (
-    ConvertedType,
-    EdgeInterpolationAlgorithm,
-    Repetition,
-    SchemaElement,
-    Type,
-)
+from resilient_pq.format.annotations import EdgeInterpolationAlgorithm
+from resilient_pq.format.file_metadata import ConvertedType, Repetition, SchemaElement, Type
 from resilient_pq.format.logical import Decimal, Integer, Logical, Plain, Time, Timestamp, TimeUnit, Uninterpreted
 
 _T = TypeVar("_T")

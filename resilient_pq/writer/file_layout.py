@@ -12,10 +12,10 @@ from typing import Any
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.annotations import Empty
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnOrder,
-    Empty,
     FileMetaData,
     KeyValue,
     RowGroup,

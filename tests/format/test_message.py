@@ -16,17 +16,9 @@ import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.format import compact_protocol, logical
-from resilient_pq.format.file_metadata import (
-    ConvertedType,
-    FileMetaData,
-    GeographyType,
-    LogicalType,
-    Repetition,
-    SchemaElement,
-    TimeType,
-    Type,
-)
-from resilient_pq.format.file_metadata import TimeUnitUnion as ThriftTimeUnit
+from resilient_pq.format.annotations import GeographyType, LogicalType, TimeType
+from resilient_pq.format.annotations import TimeUnitUnion as ThriftTimeUnit
+from resilient_pq.format.file_metadata import ConvertedType, FileMetaData, Repetition, SchemaElement, Type
 from resilient_pq.format.logical import Decimal, Integer, Logical, Plain, Time, Timestamp, TimeUnit, Uninterpreted
 from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
 

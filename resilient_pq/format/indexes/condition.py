@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 import numpy as np
@@ -43,7 +44,12 @@ class ConditionKind(StrEnum):
     NOT_NULL = "is not null"
 
 
-_ORDERED: Final = (ConditionKind.LESS, ConditionKind.LESS_EQUAL, ConditionKind.GREATER, ConditionKind.GREATER_EQUAL)
+_COMPARISONS: Final = {
+    ConditionKind.LESS: lt,
+    ConditionKind.LESS_EQUAL: le,
+    ConditionKind.GREATER: gt,
+    ConditionKind.GREATER_EQUAL: ge,
+}
 _KINDS: Final = {"=": ConditionKind.IN, "==": ConditionKind.IN, "!=": ConditionKind.NOT_IN} | {
     kind.value: kind for kind in ConditionKind
 }
@@ -78,23 +84,17 @@ class Condition:
             return known.null_count != 0
         if known.all_null:
             return False
+        if self.kind is ConditionKind.NOT_NULL:
+            return True
         low, high = self._bounds(known)
-        match self.kind:
-            case ConditionKind.IN:
-                return self._has_any(low, high) or (self.nan and known.nan_count != 0)
-            case ConditionKind.NOT_IN:
-                # Equal bounds are the value of all that are no NaN.
-                excluded = low is not None and low == high and self._has_any(low, high)
-                return not excluded or (_is_floating(self.node) and not self.nan and known.nan_count != 0)
-            case ConditionKind.LESS:
-                return low is None or bool(low < self.constants[0])
-            case ConditionKind.LESS_EQUAL:
-                return low is None or bool(low <= self.constants[0])
-            case ConditionKind.GREATER:
-                return high is None or bool(high > self.constants[0])
-            case ConditionKind.GREATER_EQUAL:
-                return high is None or bool(high >= self.constants[0])
-        return True
+        if self.kind is ConditionKind.IN:
+            return self._has_any(low, high) or (self.nan and known.nan_count != 0)
+        if self.kind is ConditionKind.NOT_IN:
+            # Equal bounds are the value of all that are no NaN.
+            excluded = low is not None and low == high and self._has_any(low, high)
+            return not excluded or (_is_floating(self.node) and not self.nan and known.nan_count != 0)
+        bound = low if self.kind in (ConditionKind.LESS, ConditionKind.LESS_EQUAL) else high
+        return bound is None or bool(_COMPARISONS[self.kind](bound, self.constants[0]))
 
     def _has_any(self, low: Any, high: Any) -> bool:
         """Whether a constant lies between bounds, both inclusive; None is none."""
@@ -154,13 +154,11 @@ def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition
     if node.logical == logical.UNKNOWN:
         for each in value if operator in (ConditionKind.IN, ConditionKind.NOT_IN) else [value]:
             _check_value(each)
-        return Condition(
-            node, ConditionKind.IN
-        )  # the column has nulls alone, which no comparison finds, whatever the value
+        return Condition(node, ConditionKind.IN)  # no comparison finds nulls, and the column has nothing else
     if operator in (ConditionKind.IN, ConditionKind.NOT_IN):
         return _among(node, kind, [_constant(node, each) for each in value])
     constant = _constant(node, value)
-    if kind in _ORDERED:
+    if kind in _COMPARISONS:
         return _ordered(node, kind, constant)
     if constant.is_nan:
         return Condition(node, kind)  # NaN equals nothing, itself neither

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
 from resilient_pq.format import compact_protocol, kernels
+from resilient_pq.format.annotations import Empty
 from resilient_pq.format.compact_protocol import I32, field
 from resilient_pq.format.encodings import plain
-from resilient_pq.format.file_metadata import Empty, Type
+from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.physical_values import ByteArrays, Values, fixed_width
 from resilient_pq.format.schema_tree import Primitive
 

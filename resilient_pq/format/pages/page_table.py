@@ -201,17 +201,21 @@ class _Joins:
 
     def encoding(self, page: list[int]) -> int | None:
         """The encoding that a page, a row of `PageField`s, shares with those it may join; None if it may not."""
-        _, _, size, uncompressed, kind, _, _, encoding, definition, repetition, second, first, _ = page
+        _, _, size, uncompressed, kind, _, _, encoding, definition, repetition, *level_sizes, _ = page
         if encoding not in self.encodings or (self.uncompressed and size != uncompressed):
             return None
         if kind == _DATA_PAGE:
             rle = (not self.has_definition or definition == _RLE) and (not self.has_repetition or repetition == _RLE)
             return encoding if rle else None
-        if kind != _DATA_PAGE_V2 or first < 0 or second < 0 or first + second > min(size, uncompressed):
-            return None
-        # Bytes of levels that the column does not have stand before the values all the same.
-        needless = (first and not self.has_repetition) or (second and not self.has_definition)
-        return None if needless else encoding
+        joins = kind == _DATA_PAGE_V2 and self._joins_v2(level_sizes, min(size, uncompressed))
+        return encoding if joins else None
+
+    def _joins_v2(self, level_sizes: list[int], page_size: int) -> bool:
+        """Whether the levels lie within the page, and there are none that the column does not need."""
+        definition, repetition = level_sizes
+        if definition < 0 or repetition < 0 or definition + repetition > page_size:
+            return False
+        return (self.has_definition or not definition) and (self.has_repetition or not repetition)
 
 
 class RunBodies:
