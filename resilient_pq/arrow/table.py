@@ -262,15 +262,15 @@ def _widen_columns(field: Field, columns: list[list[Any]]) -> tuple[Field, list[
     """The struct and the chunks of its columns, of the widest type that chunks of the column have."""
     if len(columns) != len(field.children):
         raise ValueError(f"the schema has {len(field.children)} columns, the chunks {len(columns)}")
-    children = []
+    targets = []
     for at, (declared, arrays) in enumerate(zip(field.children, columns, strict=True)):
-        schema = shared_c(declared)
-        if not all(array.schema is schema for array in arrays):
-            declared = widest([declared, *(Field.of(array.schema) for array in arrays)])
-            columns[at] = [widened(array, declared) for array in arrays]
-        children.append(declared)
-    changed = any(child is not declared for child, declared in zip(children, field.children, strict=True))
-    return field.with_children(*children) if changed else field, columns
+        schema, target = shared_c(declared), declared
+        if any(array.schema is not schema for array in arrays):
+            target = widest([declared, *(Field.of(array.schema) for array in arrays)])
+            columns[at] = [widened(array, target) for array in arrays]
+        targets.append(target)
+    changed = any(target is not child for target, child in zip(targets, field.children, strict=True))
+    return field.with_children(*targets) if changed else field, columns
 
 
 def _library(name: str) -> Any:
