@@ -95,8 +95,7 @@ _FORMATS: dict[type, str] = {
 
 
 def _timestamp_field(name: str, values: Sequence[dt.datetime]) -> Field:
-    """Nanoseconds where a value has them, else microseconds; the zone of the first value where they have one, and
-    UTC where that zone has no name."""
+    """Of nanoseconds where a value has them, in the zone of the first value, or UTC where that has no name."""
     format = "tsn:" if any(map(_nanoseconds, values)) else "tsu:"
     if all(value.tzinfo is None for value in values):
         return Field(name, format)

@@ -25,10 +25,7 @@ class TimeUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An annotation without parameters.
-
-    STRING, ENUM, JSON, BSON, UUID, FLOAT16, DATE, UNKNOWN, INTERVAL, LIST, MAP or FILE.
-    """
+    """STRING, ENUM, JSON, BSON, UUID, FLOAT16, DATE, UNKNOWN, INTERVAL, LIST, MAP or FILE: without parameters."""
 
     name: str
 
@@ -87,15 +84,11 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Uninterpreted:
-    """An annotation that is kept as it was found and not interpreted: VARIANT, GEOMETRY, GEOGRAPHY, or unknown.
+    """An annotation that is kept as it was found and not interpreted: VARIANT, GEOMETRY, GEOGRAPHY, or unknown."""
 
-    Attributes:
-        name: Its name, UNKNOWN_ANNOTATION for one that parquet.thrift does not have yet.
-        parameters: What it says beyond its name: the version of VARIANT, the coordinate reference system of
-            GEOMETRY, that and the algorithm of GEOGRAPHY. What is left out has the specification's default.
-    """
-
-    name: str
+    name: str  # its name, UNKNOWN_ANNOTATION for one that parquet.thrift does not have yet
+    #: What it says beyond its name: the version of VARIANT, the coordinate reference system of GEOMETRY, that
+    #: and the algorithm of GEOGRAPHY. What is left out has the specification's default.
     parameters: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -286,13 +279,7 @@ def _time(unit: TimeUnit, utc: bool) -> structs.TimeType:
 
 
 def may_annotate(logical: Logical, physical_type: Type | None, type_length: int | None = None) -> bool:
-    """Whether the specification lets an annotation stand on a node (LogicalTypes.md).
-
-    Args:
-        logical: The annotation.
-        physical_type: Of a leaf; None for a group.
-        type_length: Bytes of a FIXED_LEN_BYTE_ARRAY value.
-    """
+    """Whether an annotation may stand on a leaf of this type, or a group, of type None (LogicalTypes.md)."""
     match logical:
         case Decimal(precision, scale):
             most = _max_precision(physical_type, type_length)

@@ -50,11 +50,7 @@ _FORMS = {
 
 
 def parse(text: str) -> list[SchemaElement]:
-    """The schema elements that a schema's text describes.
-
-    Raises:
-        SchemaError: The text is not a schema; it names the line.
-    """
+    """The schema elements that a schema's text describes."""
     tokens = _Tokens(text)
     tokens.expect("message")
     root = SchemaElement(name="schema" if tokens.at("{") else tokens.name(), num_children=0)

@@ -49,12 +49,9 @@ def sorting_columns_of(schema: Schema, row_group: RowGroup) -> tuple[SortingColu
 
 
 def is_sorted(columns: Sequence[tuple[Leaf, LeafData, SortingColumn]]) -> bool:
-    """Whether rows are in the order of `columns`, the first of which decides before the second.
+    """Whether rows are in the order of `columns`, leaves that are not repeated and whose type has an order.
 
     The specification does not say where NaN belongs: before or after all numbers, either will do.
-
-    Args:
-        columns: Leaves that are not repeated and whose type has an order, with their data.
     """
     return any(_is_sorted(columns, nan_last=nan_last) for nan_last in (True, False))
 

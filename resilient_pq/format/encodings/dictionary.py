@@ -25,15 +25,10 @@ MAX_BIT_WIDTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Distinct values in order of first appearance, and every value as an index to them.
-
-    Attributes:
-        values: The entries.
-        indices: uint8, uint16 or int32, by how many entries there are.
-    """
+    """Distinct values in order of first appearance, and every value as an index to them."""
 
     values: Values
-    indices: NDArray[Any]
+    indices: NDArray[Any]  # uint8, uint16 or int32, by how many entries there are
 
 
 def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
@@ -90,11 +85,7 @@ def encode_indices(indices: NDArray[Any], size: int) -> NDArray[np.uint8]:
 
 
 def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
-    """The values of a dictionary page.
-
-    Raises:
-        EncodingError: The page is too short for `count` values.
-    """
+    """The values of a dictionary page."""
     most = 8 * len(data) if node.physical_type is Type.BOOLEAN else len(data)
     if count < 0 or (count > most and fixed_width(node) != 0):
         raise EncodingError(f"a dictionary of {count} values does not fit in {len(data)} bytes")
@@ -113,11 +104,7 @@ def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
 
 
 def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:
-    """The indices of a data page.
-
-    Raises:
-        EncodingError: They do not decode.
-    """
+    """The indices of a data page."""
     if not len(data):
         if count:
             raise EncodingError("a dictionary-encoded page has no bit width")
@@ -138,10 +125,6 @@ def begins_as_levels(data: memoryview) -> bool:
 
 
 def decode(dictionary: Values, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out`, an array of any physical type but BYTE_ARRAY.
-
-    Raises:
-        EncodingError: The indices do not decode, or one is beyond the dictionary.
-    """
+    """Fill `out`, an array of any physical type but BYTE_ARRAY."""
     assert isinstance(dictionary, np.ndarray)
     kernels.gather(dictionary, decode_indices(data, len(out)), out)

@@ -27,11 +27,7 @@ def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
 
 
 def encode_behind(before: Sequence[NDArray[np.uint8]], values: ByteArrays) -> NDArray[np.uint8]:
-    """The bytes of `values` behind other bytes, in one piece without being copied for it.
-
-    Raises:
-        EncodingError: The offsets of `values` fall, or lead out of their data.
-    """
+    """The bytes of `values` behind other bytes, in one piece without being copied for it."""
     if not 0 <= values.num_bytes <= len(values.data):  # before room is made for them
         raise EncodingError("offsets fall or lead out of the data")
     front = sum(map(len, before))
@@ -43,11 +39,7 @@ def encode_behind(before: Sequence[NDArray[np.uint8]], values: ByteArrays) -> ND
 
 
 def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out`, an array of any physical type but BYTE_ARRAY.
-
-    Raises:
-        EncodingError: There are fewer bytes than `out` needs.
-    """
+    """Fill `out`, an array of any physical type but BYTE_ARRAY."""
     if node.physical_type is Type.BOOLEAN:
         needed = (len(out) + 7) // 8
         _check(data, needed)
@@ -76,10 +68,6 @@ class PlainStrings:
 
 
 def decode_byte_arrays(data: memoryview, lengths: NDArray[np.int32]) -> tuple[int, PlainStrings]:
-    """Fill `lengths`, one per value; returns the bytes of all values and what copies them.
-
-    Raises:
-        EncodingError: A length goes beyond the page.
-    """
+    """Fill `lengths`, one per value; returns the bytes of all values and what copies them."""
     total = kernels.byte_array_lengths(data, lengths)
     return total, PlainStrings(data, lengths.copy())

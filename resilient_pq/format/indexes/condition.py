@@ -61,22 +61,16 @@ _MOST_NANOS: Final = (1 << 32) * NANOS_PER_DAY
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the values of a column have to be.
-
-    Attributes:
-        node: The column.
-        kind: What is asked.
-        constants: None, one, or several where the kind is IN or NOT_IN, in their order. They are values that the
-            column's type can have, so that NumPy compares without converting: ints (BOOLEAN too; DECIMAL unscaled,
-            times and dates in the column's unit, INT96 as nanoseconds since its day 0), floats that are not NaN, or
-            bytes, which may be of any length.
-        nan: Of IN and NOT_IN, whether NaN is one of the constants.
-    """
+    """What the values of a column have to be."""
 
     node: Primitive = field(repr=False)
     kind: ConditionKind
+    #: None, one, or several where the kind is IN or NOT_IN, in their order. They are values that the column's
+    #: type can have, so that NumPy compares without converting: ints (BOOLEAN too; DECIMAL unscaled, times and
+    #: dates in the column's unit, INT96 as nanoseconds since its day 0), floats that are not NaN, or bytes,
+    #: which may be of any length.
     constants: tuple[Any, ...] = ()
-    nan: bool = False
+    nan: bool = False  # of IN and NOT_IN, whether NaN is one of the constants
 
     def may_hold(self, known: ColumnStatistics) -> bool:
         """Whether any value of which this is known may meet it; False is certain."""
@@ -125,21 +119,11 @@ class Condition:
 
 
 def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition:
-    """A condition in the words of a filter.
+    """A condition by one of `OPERATORS` and a value of a type of `scalars.from_python`, or several for IN and NOT_IN.
 
     Numbers are compared with integers and decimals exactly, fractions and numbers beyond the column's range too; for
-    columns of floating point they are rounded to its type, as 0.1 is for FLOAT.
-
-    Args:
-        node: The column.
-        operator: One of `OPERATORS`.
-        value: What a value is compared with, of a type of `scalars.from_python`, and of any type where the column has
-            nulls alone (UNKNOWN); a sequence of such for ``in`` and ``not in``; None for ``is null`` and
-            ``is not null``.
-
-    Raises:
-        SchemaError: There is no such operator, the value is of another kind than the column's, or the column's
-            values have no order.
+    columns of floating point they are rounded to its type, as 0.1 is for FLOAT. Columns of nulls alone (UNKNOWN) take
+    values of any type.
     """
     kind = _KINDS.get(operator) if isinstance(operator, str) else None
     if kind is None:
@@ -167,25 +151,15 @@ def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition
 
 @dataclass(frozen=True, slots=True)
 class _Constant:
-    """A constant that may still be one that no value of the column has.
+    """A constant that may still be one that no value of the column has."""
 
-    Attributes:
-        number: As values of the column compare.
-        is_nan: Whether it is NaN.
-        beyond: 1 or -1 where it is a finite number beyond all those of a floating-point column.
-    """
-
-    number: Any
-    is_nan: bool = False
-    beyond: int = 0
+    number: Any  # as values of the column compare
+    is_nan: bool = False  # whether it is NaN
+    beyond: int = 0  # 1 or -1 where it is a finite number beyond all those of a floating-point column
 
 
 def _check_value(value: Any) -> None:
-    """Refuse a null.
-
-    Raises:
-        SchemaError: It is one.
-    """
+    """Refuse a null."""
     if value is None or (isinstance(value, dt.datetime) and value != value):  # noqa: PLR0124 (pandas' NaT)
         hint = 'ask for nulls with the operators "is null" and "is not null"'
         raise SchemaError(f"{value!r} compares with nothing", hint=hint)

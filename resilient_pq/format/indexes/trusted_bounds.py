@@ -235,11 +235,7 @@ def _distrusted(created_by: str | None, node: Primitive) -> bool:
 
 
 def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes | None) -> _Bounds:
-    """Bounds of their bytes.
-
-    Raises:
-        FormatError: They are no values of the column, or the wrong way round.
-    """
+    """Bounds of their bytes."""
     lowest = None if low is None else from_plain(node, low)
     highest = None if high is None else from_plain(node, high)
     if order_of(node) in _FLOATING:
@@ -288,11 +284,7 @@ class DecodedColumnIndex:
 
 
 def decode_column_index(file: FileMetaData, leaf: Leaf, index: ColumnIndex) -> DecodedColumnIndex:
-    """What a ColumnIndex says of each page, as far as it can be believed.
-
-    Raises:
-        FormatError: Its lists do not belong together, or a bound is no value of the column.
-    """
+    """What a ColumnIndex says of each page, as far as it can be believed."""
     count = len(index.null_pages)
     _check_lengths(leaf, index, count)
     order = bounds_order_of(file, leaf)

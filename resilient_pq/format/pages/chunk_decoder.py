@@ -39,20 +39,9 @@ def decode_chunk(
     *,
     views: bool = False,
 ) -> LeafColumn:
-    """The column that the pages of a chunk hold.
+    """The column in the pages of a chunk: all of them, or the dictionary page and those that cover `num_rows` rows.
 
-    Args:
-        leaf: The column.
-        codec: How the pages are compressed.
-        pages: All pages of the chunk, or the dictionary page and those of some rows.
-        num_rows: The rows that the pages cover.
-        quirks: What their writer is known to get wrong.
-        views: Whether byte arrays become views of the pages, which then stay in memory: those of an uncompressed
-            `PageTable` in that of its bytes.
-
-    Raises:
-        FormatError: The pages are damaged, or do not cover `num_rows` rows.
-        UnsupportedError: The pages use what this version does not read.
+    With `views`, byte arrays become views of the pages, which then stay in memory.
     """
     table = pages if isinstance(pages, PageTable) else PageTable.of(pages)
     num_entries = table.num_entries

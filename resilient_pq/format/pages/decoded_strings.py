@@ -31,14 +31,7 @@ class ByteArrayValues:
     keeps_pages: ClassVar[bool] = False
 
     def __init__(self, node: Primitive, num_entries: int, num_bytes: int, most_small: int = MAX_SMALL_OFFSET) -> None:
-        """Make room for so many entries.
-
-        Args:
-            node: The column.
-            num_entries: Entries of the chunk.
-            num_bytes: What its data pages have, decompressed, as their headers say.
-            most_small: Bytes beyond which offsets have 64 bits.
-        """
+        """Make room for entries of data pages with `num_bytes`; offsets have 64 bits beyond `most_small` bytes."""
         self._offsets: NDArray[Any] = memory_pool.empty((num_entries + 1,), np.int32)
         self._offsets[0] = 0
         self._num_bytes = num_bytes

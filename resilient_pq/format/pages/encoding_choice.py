@@ -61,15 +61,10 @@ _MAX_DELTA_RANGE: Final = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The encoding of a chunk's data pages.
-
-    Attributes:
-        encoding: Of the values.
-        dictionary: The chunk's dictionary, where `encoding` is one of indices to it.
-    """
+    """The encoding of a chunk's data pages."""
 
     encoding: Encoding
-    dictionary: Dictionary | None = None
+    dictionary: Dictionary | None = None  # the chunk's dictionary, where `encoding` is one of indices to it
 
     @property
     def dictionary_encoding(self) -> Encoding:

@@ -42,20 +42,14 @@ DATA_PAGES: Final = (_DATA_PAGE, _DATA_PAGE_V2)
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """The pages of a chunk, or some of them, in order.
+    """The pages of a chunk, or some of them, in order."""
 
-    Attributes:
-        rows: What the headers say, in the order of `PageField`; HEADER and BODY count from the start of the chunk, and
-            mean nothing where `pages` are given. Lists of numbers are cheaper to look at one by one than an array.
-        chunk: The bytes that hold the pages; None where each has memory of its own.
-        base: Absolute offset of the chunk.
-        pages: The pages as objects; None where they can be made of `chunk`.
-    """
-
+    #: What the headers say, in the order of `PageField`; HEADER and BODY count from the start of the chunk, and
+    #: mean nothing where `pages` are given. Lists of numbers are cheaper to look at one by one than an array.
     rows: list[list[int]]
-    chunk: memoryview | None
-    base: int
-    pages: Sequence[Page] | None
+    chunk: memoryview | None  # the bytes that hold the pages; None where each has memory of its own
+    base: int  # absolute offset of the chunk
+    pages: Sequence[Page] | None  # the pages as objects; None where they can be made of `chunk`
 
     @classmethod
     def of(cls, pages: Sequence[Page]) -> PageTable:
@@ -122,11 +116,7 @@ def _row(page: Page) -> list[int]:
 
 
 def stored_crcs(chunk: memoryview, base: int, num_values: int | None) -> NDArray[np.int64]:
-    """The CRC32 that each page of a chunk has in its header, -1 where it has none; arguments are those of `pages_of`.
-
-    Raises:
-        FormatError: The pages cannot be told apart.
-    """
+    """The CRC32 in the header of each page of a chunk, -1 where there is none; arguments are those of `pages_of`."""
     try:
         return kernels.page_headers(chunk, -1 if num_values is None else num_values)[:, PageField.CRC]
     except (ThriftError, EncodingError):
@@ -134,18 +124,7 @@ def stored_crcs(chunk: memoryview, base: int, num_values: int | None) -> NDArray
 
 
 def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_none: bool = False) -> PageTable:
-    """The pages of a chunk, once the CRC32 of every page that has one was compared.
-
-    Args:
-        chunk: All bytes of the chunk.
-        base: Absolute offset of its first byte.
-        num_values: Entries after which the chunk is at its end; None reads all bytes.
-        zero_is_none: Whether the writer leaves 0 there without computing anything.
-
-    Raises:
-        ChecksumError: One does not hold.
-        FormatError: The pages cannot be told apart; the checksums of those before hold.
-    """
+    """The pages of a chunk, once the CRC32 of every page that has one was compared; see `pages_of` and `check_crc`."""
     try:
         headers = kernels.page_headers(chunk, -1 if num_values is None else num_values)
     except (ThriftError, EncodingError):
@@ -229,12 +208,7 @@ class RunBodies:
         self._scratch: NDArray[np.uint8] | None = None
 
     def open(self, rows: range) -> tuple[memoryview, NDArray[np.int64]]:
-        """The pages of a run, decompressed: what holds them, and one row of `PagePart`s for each.
-
-        Raises:
-            CodecUnavailableError: The codec is not one that this version reads.
-            EncodingError: A page does not decompress, or not to what its header says.
-        """
+        """The pages of a run, decompressed: what holds them, and one row of `PagePart`s for each."""
         # Row by row in Python: most runs of small files have one page, for which a call of NumPy takes longer.
         headers = self._table.rows[rows.start : rows.stop]
         chunk = self._table.chunk if self._codec == CompressionCodec.UNCOMPRESSED else None

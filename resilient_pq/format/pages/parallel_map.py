@@ -12,11 +12,7 @@ class SideBySide(Protocol):
     """Makes calls that do not depend on one another."""
 
     def __call__(self, calls: Sequence[Callable[[], T]], /) -> list[T]:
-        """Their results in their order, when all have ended.
-
-        Raises:
-            BaseException: What the first of them raised that failed.
-        """
+        """Their results in their order, when all have ended."""
 
 
 def one_by_one(calls: Sequence[Callable[[], T]], /) -> list[T]:

@@ -26,13 +26,7 @@ _BITE = 1 << 18
 
 
 def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:
-    """Fill `lengths` with the lengths of as many PLAIN BYTE_ARRAY values, and return their sum.
-
-    What stands in `buffer` behind the last of them is the caller's business.
-
-    Raises:
-        EncodingError: A value ends behind the end of `buffer`.
-    """
+    """Fill `lengths` with the lengths of as many PLAIN BYTE_ARRAY values, and return their sum."""
     data = octets(buffer).data
     require_types(lengths, np.int32)
     size = len(data)
@@ -49,16 +43,7 @@ def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:
 
 
 def byte_array_split(buffer: BytesLike, lengths: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
-    """Copy the bytes of PLAIN BYTE_ARRAY values back to back into `out`.
-
-    Args:
-        buffer: The values, each behind its length of four bytes.
-        lengths: What `byte_array_lengths` found in `buffer`.
-        out: As many bytes as the sum of `lengths`.
-
-    Raises:
-        EncodingError: `lengths` do not add up to the size of `out`, or lead out of `buffer`.
-    """
+    """Copy the bytes of PLAIN BYTE_ARRAY values with these `lengths` back to back into `out`, which they fill."""
     data = octets(buffer)
     require_types(lengths, np.int32)
     require_types(out, np.uint8)
@@ -73,17 +58,7 @@ def byte_array_split(buffer: BytesLike, lengths: NDArray[np.int32], out: NDArray
 
 
 def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -> None:
-    """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY into `out`.
-
-    Args:
-        offsets: One more than there are values.
-        data: The bytes of the values.
-        out: As many bytes as the values have, and four for each.
-
-    Raises:
-        EncodingError: `offsets` is empty, falls, leads out of `data`, or a value has 2**31 bytes or more; or the
-            values do not fill `out` exactly.
-    """
+    """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY into `out`, which they fill."""
     source = octets(data)
     require_types(out, np.uint8)
     check_offsets(offsets, source.size)
@@ -98,14 +73,7 @@ def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -
 
 
 def byte_array_gather_lengths(offsets: Offsets, indices: NDArray[np.int32], lengths: NDArray[np.int32]) -> int:
-    """Fill `lengths` with those of the values that `indices` choose, and return their sum.
-
-    Only the offsets of chosen values are looked at.
-
-    Raises:
-        EncodingError: An index is negative or not below ``len(offsets) - 1``, or a chosen value has a
-            negative start, a negative length or 2**31 bytes or more.
-    """
+    """Fill `lengths` with those of the values that `indices` choose, whose offsets alone are read; return their sum."""
     require_types(lengths, np.int32)
     if lengths.shape != indices.shape:
         raise ValueError("there must be as many lengths as indices")
@@ -115,12 +83,7 @@ def byte_array_gather_lengths(offsets: Offsets, indices: NDArray[np.int32], leng
 
 
 def byte_array_gather(offsets: Offsets, data: BytesLike, indices: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
-    """Copy the values ``data[offsets[i]:offsets[i + 1]]``, for every i of `indices`, back to back into `out`.
-
-    Raises:
-        EncodingError: As of `byte_array_gather_lengths`; also a chosen value leads out of `data`, or they do
-            not add up to the size of `out`.
-    """
+    """Copy the values ``data[offsets[i]:offsets[i + 1]]``, for every i of `indices`, back to back into `out`."""
     source = octets(data)
     require_types(out, np.uint8)
     starts, ends = _chosen(offsets, indices)
@@ -134,12 +97,7 @@ def byte_array_gather(offsets: Offsets, data: BytesLike, indices: NDArray[np.int
 
 
 def byte_array_min_max(offsets: Offsets, data: BytesLike) -> tuple[int, int]:
-    """Positions of the smallest and the largest value, compared bytewise and unsigned; of equals, the first.
-
-    Raises:
-        EncodingError: As of `byte_array_join`.
-        ValueError: There are no values.
-    """
+    """Positions of the smallest and the largest value, compared bytewise and unsigned; of equals, the first."""
     values = byte_arrays(offsets, data)
     if not values:
         raise ValueError("there are no values to compare")
@@ -185,15 +143,7 @@ def prefix_positions(lengths: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def row_min_max(rows: NDArray[np.uint8], signed: bool) -> tuple[int, int]:
-    """Which rows of bytes are the smallest and the largest.
-
-    Args:
-        rows: Two-dimensional uint8, at least one row of at least one byte.
-        signed: Whether they are big-endian two's complement; else they compare byte by byte.
-
-    Returns:
-        The first of the smallest rows, and the first of the largest.
-    """
+    """The first of the smallest rows of bytes and of the largest; `signed` ones are big-endian two's complement."""
     if not rows.size:
         raise ValueError("there must be a row of at least a byte")
     return _extreme_row(rows, signed, largest=False), _extreme_row(rows, signed, largest=True)
@@ -213,11 +163,7 @@ def _extreme_row(rows: NDArray[np.uint8], signed: bool, *, largest: bool) -> int
 
 
 def utf8_valid(offsets: Offsets, data: BytesLike) -> bool:
-    """Whether each of the values ``data[offsets[i]:offsets[i + 1]]`` is well-formed UTF-8 by itself.
-
-    Raises:
-        EncodingError: As of `byte_array_join`.
-    """
+    """Whether each of the values ``data[offsets[i]:offsets[i + 1]]`` is well-formed UTF-8 by itself."""
     source = octets(data)
     check_offsets(offsets, source.size)
     first, last = int(offsets[0]), int(offsets[-1])

@@ -32,10 +32,6 @@ def page_headers(chunk: BytesLike, num_values: int) -> NDArray[np.int64]:
     Args:
         chunk: All bytes of the chunk, beginning with a page header.
         num_values: Entries of data pages after which the chunk is at its end; -1 reads all bytes.
-
-    Raises:
-        ThriftError: A header does not parse, or says what no writer does.
-        EncodingError: A page goes beyond the chunk.
     """
     data = octets(chunk).data
     rows: list[list[int]] = []

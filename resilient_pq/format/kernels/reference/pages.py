@@ -48,10 +48,6 @@ def page_levels(
     Returns:
         One row of `PageSpan`s per page, how many flags are set now, and the slot behind the run's last. Slots of
         the run that are not flagged have values.
-
-    Raises:
-        EncodingError: The levels do not decode, or one is greater than its maximum.
-        ValueError: Something lies outside of its array.
     """
     data = octets(buffer).data
     max_definition, max_repetition, slot_level = maxima
@@ -113,10 +109,6 @@ def plain_pages(
         slot: The run's first slot.
         out: The slots of the whole chunk: bool, whose values take one bit each; one-dimensional with items of 1,
             2, 4 or 8 bytes; or two-dimensional uint8, a value a row. Slots without a value become 0.
-
-    Raises:
-        EncodingError: A page has fewer bytes than its values need.
-        ValueError: Something lies outside of its array.
     """
     data = octets(buffer)
     for values, count, place in _places(data, spans, present, slot, out):
@@ -149,10 +141,6 @@ def dictionary_pages(
         slot: The run's first slot.
         dictionary: The values.
         out: As of `plain_pages`; of the same type and width as `dictionary`.
-
-    Raises:
-        EncodingError: Indices do not decode, or one lies outside of the dictionary.
-        ValueError: Something lies outside of its array, or the two differ in type.
     """
     if dictionary.dtype != out.dtype or dictionary.shape[1:] != out.shape[1:]:
         raise ValueError("a dictionary must have the type of the output")
