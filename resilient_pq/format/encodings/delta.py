@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.physical_values import ByteArrays, Values, fixed_width
+from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width
 from resilient_pq.format.schema_tree import Primitive
 
 # --- DELTA_BINARY_PACKED ------------------------------------------------------------------------------------
@@ -52,10 +52,10 @@ def encode_lengths(node: Primitive, values: Values) -> NDArray[np.uint8]:
 
 
 def _lengths(strings: ByteArrays) -> NDArray[np.int32]:
-    lengths = np.empty(len(strings), np.int32)
-    every = np.arange(len(strings), dtype=np.int32)
-    kernels.byte_array_gather_lengths(strings.offsets, every, lengths)
-    return lengths
+    lengths = np.diff(strings.offsets)
+    if strings.offsets.min() < 0 or not 0 <= lengths.min(initial=0) <= lengths.max(initial=0) <= MAX_SMALL_OFFSET:
+        raise EncodingError("offsets fall, or a value has 2**31 bytes or more")
+    return lengths.astype(np.int32, copy=False)
 
 
 def decode_lengths(data: memoryview, lengths: NDArray[np.int32]) -> tuple[int, ConsecutiveStrings]:
@@ -80,11 +80,11 @@ def encode_prefixes(node: Primitive, values: Values) -> NDArray[np.uint8]:
     borders = np.empty(2 * len(strings), np.int64)
     borders[0::2] = strings.offsets[:-1] + prefixes
     borders[1::2] = strings.offsets[1:]
-    suffixes = np.arange(0, len(borders), 2, dtype=np.int32)
-    lengths = np.empty(len(strings), np.int32)
-    data = np.empty(kernels.byte_array_gather_lengths(borders, suffixes, lengths), np.uint8)
-    kernels.byte_array_gather(borders, strings.data, suffixes, data)
-    return np.concatenate([kernels.delta_binary_encode(prefixes), kernels.delta_binary_encode(lengths), data])
+    ends = np.arange(0, len(borders), 2, dtype=np.int32 if strings.num_bytes <= MAX_SMALL_OFFSET else np.int64)
+    data = np.empty(kernels.chosen_size(borders, ends), np.uint8)
+    kernels.copy_chosen_byte_arrays(borders, strings.data, ends, data, 0)
+    lengths = kernels.delta_binary_encode(_lengths(strings) - prefixes)
+    return np.concatenate([kernels.delta_binary_encode(prefixes), lengths, data])
 
 
 def _as_strings(node: Primitive, values: NDArray[Any]) -> ByteArrays:

@@ -206,7 +206,7 @@ class _Entries:
     """A dictionary for codes: value 0 is empty and stands for none."""
 
     def __init__(self, values: ByteArrays, text: bool) -> None:
-        self.offsets = np.concatenate([values.offsets[:1], values.offsets]).astype(np.int64, copy=False)
+        self.offsets = np.concatenate([values.offsets[:1], values.offsets])
         self.data = values.data
         # That a value is none which no slot has says nothing of the column: then all that it has are looked at.
         self.known_utf8 = text and values.is_utf8()

@@ -133,16 +133,18 @@ def _values(
         slot += num_slots
 
 
-def chosen_size(entries: NDArray[np.int64], codes: Offsets) -> int:
-    """The bytes of the values that `codes` choose of a dictionary with the offsets `entries`."""
+def chosen_size(entries: Offsets, codes: Offsets) -> int:
+    """The bytes of the values that `codes` choose of those with the offsets `entries`; no other offsets are read."""
     starts, ends = _chosen(entries, codes)
+    if (ends - starts > LARGEST_LENGTH).any():
+        raise EncodingError("a value has 2**31 bytes or more")
     return int((ends - starts).sum())
 
 
 def copy_chosen_byte_arrays(
-    entries: NDArray[np.int64], values: BytesLike, codes: Offsets, data: NDArray[np.uint8], written: int
+    entries: Offsets, values: BytesLike, codes: Offsets, data: NDArray[np.uint8], written: int
 ) -> int:
-    """Copy values of a dictionary back to back, and put in the place of each code where its value ends.
+    """Copy the values that `codes` choose back to back, and put in the place of each code where its value ends.
 
     As `plain_byte_arrays`, it takes and returns how many bytes of `data` are `written`.
     """
@@ -159,12 +161,12 @@ def copy_chosen_byte_arrays(
     return written
 
 
-def _chosen(entries: NDArray[np.int64], codes: Offsets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    require_types(entries, np.int64)
-    require_types(codes, np.int32, np.int64)
+def _chosen(entries: Offsets, codes: Offsets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    for each in (entries, codes):
+        require_types(each, np.int32, np.int64)
     if codes.size and (codes.min() < 0 or codes.max() >= entries.size - 1):
         raise EncodingError("an index lies outside of its dictionary")
-    starts, ends = entries[codes], entries[1:][codes]
+    starts, ends = entries[codes].astype(np.int64), entries[1:][codes].astype(np.int64)
     if ((starts < 0) | (ends < starts)).any():
         raise EncodingError("offsets fall")
     return starts, ends

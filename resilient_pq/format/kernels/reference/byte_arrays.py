@@ -15,7 +15,6 @@ from resilient_pq.format.kernels.reference.arrays import (
     LARGEST_LENGTH,
     BytesLike,
     Offsets,
-    check_indices,
     octets,
     require_types,
 )
@@ -42,21 +41,6 @@ def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:
     return position - 4 * lengths.size
 
 
-def byte_array_split(buffer: BytesLike, lengths: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
-    """Copy the bytes of PLAIN BYTE_ARRAY values with these `lengths` back to back into `out`, which they fill."""
-    data = octets(buffer)
-    require_types(lengths, np.int32)
-    require_types(out, np.uint8)
-    total = int(lengths.sum(dtype=np.int64))
-    if lengths.size and lengths.min() < 0:
-        raise EncodingError("a BYTE_ARRAY value has a negative length")
-    if total != out.size or total + 4 * lengths.size > data.size:
-        raise EncodingError("the lengths of BYTE_ARRAY values do not fit their buffers")
-    body = np.ones(total + 4 * lengths.size, np.bool_)
-    body[prefix_positions(lengths)] = False
-    out[:] = data[: body.size][body]
-
-
 def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -> None:
     """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY into `out`, which they fill."""
     source = octets(data)
@@ -70,30 +54,6 @@ def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -
     body[prefixes] = False
     out[prefixes] = lengths.astype("<u4").view(np.uint8)
     out[body] = source[offsets[0] : offsets[-1]]
-
-
-def byte_array_gather_lengths(offsets: Offsets, indices: NDArray[np.int32], lengths: NDArray[np.int32]) -> int:
-    """Fill `lengths` with those of the values that `indices` choose, whose offsets alone are read; return their sum."""
-    require_types(lengths, np.int32)
-    if lengths.shape != indices.shape:
-        raise ValueError("there must be as many lengths as indices")
-    starts, ends = _chosen(offsets, indices)
-    lengths[:] = ends - starts
-    return int((ends - starts).sum())
-
-
-def byte_array_gather(offsets: Offsets, data: BytesLike, indices: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
-    """Copy the values ``data[offsets[i]:offsets[i + 1]]``, for every i of `indices`, back to back into `out`."""
-    source = octets(data)
-    require_types(out, np.uint8)
-    starts, ends = _chosen(offsets, indices)
-    lengths = ends - starts
-    if indices.size and ends.max() > source.size:
-        raise EncodingError("an offset leads out of the data")
-    if lengths.sum() != out.size:
-        raise EncodingError("the chosen values do not fill the output exactly")
-    moved = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    np.take(source, moved + np.arange(out.size), out=out, mode="clip")
 
 
 def byte_array_min_max(offsets: Offsets, data: BytesLike) -> tuple[int, int]:
@@ -114,17 +74,6 @@ def check_offsets(offsets: Offsets, size: int) -> None:
         raise EncodingError("offsets fall or lead out of the data")
     if np.diff(offsets).max(initial=0) > LARGEST_LENGTH:
         raise EncodingError("a value has 2**31 bytes or more")
-
-
-def _chosen(offsets: Offsets, indices: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Start and end of each chosen value."""
-    require_types(offsets, np.int32, np.int64)
-    check_indices(indices, max(offsets.size - 1, 0))
-    starts = offsets[indices].astype(np.int64)
-    ends = offsets[1:][indices].astype(np.int64)
-    if ((starts < 0) | (ends < starts)).any() or (ends - starts).max(initial=0) > LARGEST_LENGTH:
-        raise EncodingError("offsets fall, or a value has 2**31 bytes or more")
-    return starts, ends
 
 
 def byte_arrays(offsets: Offsets, data: BytesLike) -> list[bytes]:
