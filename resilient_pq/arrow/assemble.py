@@ -1,4 +1,4 @@
-"""Leaf columns on their way out of pages: one top-level column, or the wanted part of it, as an Arrow array."""
+"""Assembly of decoded leaf columns into the Arrow array of a top-level column, or of the wanted part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow data on its way into pages: batches of rows become the levels and values of leaves."""
+"""Conversion of batches of Arrow data into the levels and values of leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resilient_pq.arrow.types.arrow_schema import (
     encode_arrow_schema,
     schema_from_arrow,
 )
-from resilient_pq.arrow.types.field import Field, normalised
+from resilient_pq.arrow.types.field import Field, normalise
 from resilient_pq.arrow.types.type_matching import Fit, fit_columns
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.file_metadata import Repetition, Type
@@ -77,7 +77,7 @@ class Ingest:
             columns = tuple(arrow_field_of(node) for node in schema.root.children)
             return cls(schema, Field("", "+s", False, columns))
         field = Field.of(schema)
-        return cls(schema_from_arrow(field), normalised(field))
+        return cls(schema_from_arrow(field), normalise(field))
 
     @classmethod
     def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:

@@ -1,4 +1,4 @@
-"""Whatever a caller has, as Arrow record batches."""
+"""Record batches from Arrow data, dicts of columns, and lists of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanoarrow.c_array import CArray
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import DTYPES, BufferPart, Valid, make_array, num_bytes
-from resilient_pq.arrow.handed_over import each_taken, taking
+from resilient_pq.arrow.handed_over import take_arrays, taking
 from resilient_pq.arrow.python_values import array_of, member
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import SchemaError, Where
@@ -81,7 +81,7 @@ def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
     with taking("rows", data):
         if hasattr(data, "__arrow_c_stream__"):
             stream: Any = nanoarrow.c_array_stream(data)
-            field, arrays = Field.of(stream.get_schema()), each_taken(stream, data)
+            field, arrays = Field.of(stream.get_schema()), take_arrays(stream, data)
         else:
             array: Any = nanoarrow.c_array(data)
             field, arrays = Field.of(array.schema), iter((array,))

@@ -1,4 +1,4 @@
-"""What reading gives: a table of Arrow arrays that any Arrow library takes as it is."""
+"""The result of reading: a table of Arrow arrays that any Arrow library takes as it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resilient_pq.arrow.buffers import BufferPart, make_array, num_bytes, sliced
 from resilient_pq.arrow.to_numpy import numpy_values
 from resilient_pq.arrow.to_python import Inexact, python_values
 from resilient_pq.arrow.types.field import Field, shared_c
-from resilient_pq.arrow.types.widening import widened, widest
+from resilient_pq.arrow.types.widening import widen, widest
 from resilient_pq.errors import SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _widen_columns(field: Field, columns: list[list[Any]]) -> tuple[Field, list[
         schema, target = shared_c(declared), declared
         if any(array.schema is not schema for array in arrays):
             target = widest([declared, *(Field.of(array.schema) for array in arrays)])
-            columns[at] = [widened(array, target) for array in arrays]
+            columns[at] = [widen(array, target) for array in arrays]
         targets.append(target)
     changed = any(target is not child for target, child in zip(targets, field.children, strict=True))
     return field.with_children(*targets) if changed else field, columns

@@ -89,7 +89,7 @@ def struct(cls: type[T]) -> type[T]:
 
 
 def _read_as(declared: Any, wire_type: int, arguments: Any) -> kernels.StructField:
-    """What the reader is told of a field."""
+    """The field as `StructReader` takes it."""
     element = 0
     if wire_type == TType.LIST:
         element, arguments, _ = arguments

@@ -1,6 +1,6 @@
 """The footer: file metadata, its length in four bytes, and the magic (parquet-format, README, "File format").
 
-Ours has a record header directly before it, which tells a whole footer from a damaged one; Parquet itself
+Ours has a record header directly before it, which proves that a footer is whole; Parquet itself
 has no checksum there.
 """
 
@@ -152,7 +152,7 @@ class Footer:
     metadata: FileMetaData
     start: int  # absolute offset of the file metadata
     length: int  # bytes of the file metadata
-    #: The record header that vouches for it, directly before the file metadata or, in a summary, behind them;
+    #: The record header with its checksum, directly before the file metadata or, in a summary, behind them;
     #: None for files of others.
     record: RecordHeader | None
     trailing: int = 0  # bytes between the file metadata and their length of which nothing is known
@@ -253,7 +253,7 @@ class ChunkSums:
 
     @property
     def of_chunk(self) -> int | None:
-        """The sum that tells whether the chunk's bytes are those that were written; None where there is none."""
+        """The sum of the chunk's bytes as they were written; None where there is none."""
         return self.chunk if self.xxh3 is None else self.xxh3
 
     def computed(self, data: Any) -> int:

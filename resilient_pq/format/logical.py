@@ -176,7 +176,7 @@ def from_element(element: SchemaElement) -> Logical | None:
         return converted
     annotation = _from_thrift(element.logicalType)
     # parquet-java says UNKNOWN of what has a converted type only, such as INTERVAL. Of an annotation of the future,
-    # or one that says nothing, the older one tells more.
+    # or an empty one, the converted type has more information.
     says_nothing = annotation in (UNKNOWN, Uninterpreted(UNKNOWN_ANNOTATION), Decimal(0, 0))
     return converted if says_nothing and converted is not None else annotation
 
@@ -298,7 +298,7 @@ def may_annotate(logical: Logical, physical_type: Type | None, type_length: int 
             return physical_type is Type.FIXED_LEN_BYTE_ARRAY and type_length == _LENGTHS[logical.name]
         case Plain("LIST" | "MAP" | "FILE") | Uninterpreted("VARIANT"):
             return physical_type is None
-        case _:  # UNKNOWN may stand on everything, and nobody knows of the others
+        case _:  # UNKNOWN may stand on everything, and no rules are known for the others
             return True
 
 

@@ -33,7 +33,7 @@ class ByteArrays:
 
     offsets: NDArray[Any]  # int32 or int64, one more than there are values, never falling; need not begin at 0
     data: NDArray[np.uint8]  # uint8
-    #: Whether somebody has seen that each value is well-formed UTF-8, as who decodes a dictionary can cheaply.
+    #: Whether each value was found to be well-formed UTF-8, which is cheap where a dictionary is decoded.
     #: False says nothing: `is_utf8` looks.
     known_utf8: bool = False
 
@@ -66,7 +66,7 @@ class ByteArrays:
 MAX_SMALL_OFFSET = 2**31 - 1
 
 
-@lru_cache(maxsize=64)  # all columns without nulls have the same; nobody can write to them
+@lru_cache(maxsize=64)  # all columns without nulls have the same, which are read-only
 def uniform_levels(level: int, count: int) -> Levels:
     """`count` times the same level, in the memory of one: what all entries of a column without nulls have."""
     return np.ndarray((count,), np.uint8, bytes([level]), strides=(0,))

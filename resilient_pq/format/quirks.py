@@ -1,4 +1,4 @@
-"""What is known of writers besides the specification, by the name that they leave in their files."""
+"""Deviations of known writers from the specification, by the writer's name in the file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Records: what makes a Parquet file resilient, in dead space that other readers pass over.
 
 A record is a header of 96 bytes and a payload (docs/format.md). It names its own offset and the file it
-belongs to, and carries checksums of itself and of its payload, so that it can be found and believed without
+belongs to, and carries checksums of itself and of its payload, so that it can be found and verified without
 anything else of the file::
 
     at  size  field

@@ -1,4 +1,4 @@
-"""By which columns the rows of a row group are sorted (parquet.thrift, SortingColumn), and whether they are."""
+"""The sort order that row groups state (parquet.thrift, SortingColumn), and whether rows are in it."""
 
 from __future__ import annotations
 

@@ -168,16 +168,16 @@ _PLAIN_FORMATS = {"vu": "u", "vz": "z"}
 _VIEW_FORMATS = {"u": "vu", "U": "vu", "z": "vz", "Z": "vz"}
 
 
-def normalised(field: Field) -> Field:
+def normalise(field: Field) -> Field:
     """The plain type with the same values: what a column of this type is when it is read back.
 
     A dictionary becomes the type of its values, a view a string or binary, and decimal32 and decimal64
     a decimal128, which every Arrow library knows. The name of an extension type stays where its storage does.
     """
     format = _PLAIN_FORMATS.get(field.kind, field.format)
-    children = tuple(normalised(child) for child in field.children)
+    children = tuple(normalise(child) for child in field.children)
     if field.dictionary is not None:
-        values = normalised(field.dictionary)
+        values = normalise(field.dictionary)
         format, children = values.format, values.children
     elif field.kind == "d" and field.decimal[2] < 128:
         format = f"d:{field.decimal[0]},{field.decimal[1]}"
@@ -195,7 +195,7 @@ def with_views(field: Field) -> Field:
 
 @lru_cache(maxsize=4096)
 def shared_c(field: Field) -> Any:
-    """The same as a nanoarrow `CSchema`, of equal fields mostly the very same one, which nobody may move."""
+    """The same as a nanoarrow `CSchema`, which equal fields share, and which may not be moved."""
     return field.to_c()
 
 

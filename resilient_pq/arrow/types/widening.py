@@ -68,7 +68,7 @@ def _is_wider(one: Field, other: Field) -> bool:
     return (one.kind, other.kind) in _WIDER
 
 
-def widened(array: Any, target: Field) -> Any:
+def widen(array: Any, target: Field) -> Any:
     """A `CArray` as one of the type `target`; the same array where it has it already."""
     part = BufferPart.of(array)
     return array if _same_form(part.field, target) else _widened(part, target)

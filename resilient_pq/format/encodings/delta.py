@@ -80,7 +80,8 @@ def encode_prefixes(node: Primitive, values: Values) -> NDArray[np.uint8]:
     borders = np.empty(2 * len(strings), np.int64)
     borders[0::2] = strings.offsets[:-1] + prefixes
     borders[1::2] = strings.offsets[1:]
-    ends = np.arange(0, len(borders), 2, dtype=np.int32 if strings.num_bytes <= MAX_SMALL_OFFSET else np.int64)
+    small = strings.num_bytes <= MAX_SMALL_OFFSET
+    ends: NDArray[Any] = np.arange(0, len(borders), 2, dtype=np.int32 if small else np.int64)
     data = np.empty(kernels.chosen_size(borders, ends), np.uint8)
     kernels.copy_chosen_byte_arrays(borders, strings.data, ends, data, 0)
     lengths = kernels.delta_binary_encode(_lengths(strings) - prefixes)

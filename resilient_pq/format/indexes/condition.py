@@ -1,4 +1,4 @@
-"""What a filter asks of the values of one leaf column: its constants as the column's values compare, and bounds.
+"""Conditions of a filter on one leaf column, with constants in the form in which the column's values compare.
 
 Nulls meet no condition but NULL, as in SQL: neither ``!=`` nor ``not in`` finds them. Floating point compares as
 IEEE 754 has it: the two zeros are equal, and NaN equals nothing and has no order; so ``!=`` and ``not in`` find it,
@@ -32,7 +32,7 @@ from resilient_pq.format.schema_tree import Primitive
 
 
 class ConditionKind(StrEnum):
-    """What a condition asks."""
+    """Operators of conditions."""
 
     IN = "in"
     NOT_IN = "not in"
@@ -55,13 +55,13 @@ _KINDS: Final = {"=": ConditionKind.IN, "==": ConditionKind.IN, "!=": ConditionK
 }
 #: The operators of filters, as pyarrow and fastparquet have them, and the two that ask for nulls.
 OPERATORS: Final = tuple(_KINDS)
-#: INT96 has days of 32 bits; nanoseconds of 64, if somebody leaves a day's bounds, are less than as many again.
+#: INT96 has days of 32 bits; its 64 bits of nanoseconds, where they exceed a day, are less than as many days again.
 _MOST_NANOS: Final = (1 << 32) * NANOS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the values of a column have to be."""
+    """A condition on the values of a column."""
 
     node: Primitive = field(repr=False)
     kind: ConditionKind

@@ -1,4 +1,4 @@
-"""Conditions on the values of a leaf column, whole arrays at a time: which of its rows meet one."""
+"""Masks of the rows of a leaf column whose values meet a condition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FEW: Final = 8
 _WORD: Final = 8
 
 
-def rows_that_meet(condition: Condition, column: LeafColumn) -> Mask:
+def matching_rows(condition: Condition, column: LeafColumn) -> Mask:
     """Which rows of a column, which has no repetition, meet a condition."""
     present, count = column.present, column.num_rows
     if condition.kind is ConditionKind.NULL:

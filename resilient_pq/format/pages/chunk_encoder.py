@@ -1,12 +1,12 @@
-"""Column chunks, written: the levels and values of one leaf over a row group become pages."""
+"""Encoding of column chunks: the levels and values of one leaf over a row group become pages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,9 +36,22 @@ from resilient_pq.format.pages.encoding_choice import Choice, choose
 from resilient_pq.format.pages.open_chunk import concatenate
 from resilient_pq.format.pages.page_encoder import EncodedPage, PageCut, cut_pages, data_page, dictionary_page
 from resilient_pq.format.pages.page_sums import PageSums, sums_of
-from resilient_pq.format.pages.parallel_map import SideBySide, one_by_one
 from resilient_pq.format.physical_values import LeafData, check_values
 from resilient_pq.format.schema_tree import Leaf
+
+T = TypeVar("T")
+
+
+class SideBySide(Protocol):
+    """Makes calls that do not depend on one another, in any order and in several threads."""
+
+    def __call__(self, calls: Sequence[Callable[[], T]], /) -> list[T]:
+        """The results in the order of the calls, when all have ended."""
+
+
+def one_by_one(calls: Sequence[Callable[[], T]], /) -> list[T]:
+    """The results of calls that are made in the caller's thread, one after the other."""
+    return [call() for call in calls]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""How column chunks are written."""
+"""Options of column chunks that are written."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class FixedValues:
         if run.encoding == Encoding.PLAIN:
             kernels.plain_pages(run.buffer, run.spans, run.present, run.slot, self._values)
         elif run.encoding in DICTIONARY_ENCODINGS:
-            values = known(self._dictionary)
+            values = require_dictionary(self._dictionary)
             kernels.dictionary_pages(run.buffer, run.spans, run.present, run.slot, values, self._values)
         else:
             decode = encoding_for(run.encoding, self._node.physical_type).decode
@@ -129,7 +129,7 @@ class FixedValues:
     def _decode(self, page: PageValues, out: NDArray[Any]) -> None:
         encoding, values = page.data.encoding, page.data.values
         if encoding in DICTIONARY_ENCODINGS:
-            dictionary.decode(known(self._dictionary), values, out)
+            dictionary.decode(require_dictionary(self._dictionary), values, out)
             return
         found = encoding_for(encoding, self._node.physical_type)
         if encoding == Encoding.DELTA_BYTE_ARRAY:
@@ -145,7 +145,7 @@ class FixedValues:
         return self._values[:num_slots]
 
 
-def known(values: Any) -> Any:
+def require_dictionary(values: Any) -> Any:
     """The dictionary, which a page refers to."""
     if values is None:
         raise EncodingError("a dictionary-encoded page stands in a chunk without a dictionary page")

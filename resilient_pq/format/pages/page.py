@@ -83,7 +83,7 @@ def read_header(buffer: memoryview, offset: int) -> tuple[PageHeader, int]:
 
 
 def _check_detail(kind: DataPageHeader | DictionaryPageHeader | DataPageHeaderV2) -> None:
-    """Refuse what no writer says, be it that nobody needs it to read the page: others do not read such a page."""
+    """Refuse a header that no writer makes, also in fields that this reader does not need, as other readers do."""
     counts = [kind.num_values]
     if isinstance(kind, DataPageHeaderV2):
         counts += [kind.num_rows, kind.num_nulls]
@@ -203,7 +203,7 @@ def _open_v2(page: Page, header: DataPageHeaderV2, leaf: Leaf, codec: int) -> Da
         raise EncodingError(f"levels of {first} and {second} bytes do not fit in a page of {len(page.body)}")
     values = page.body[first + second :]
     size = page.header.uncompressed_page_size - first - second
-    # Old parquet-cpp compressed pages that it said were not; their size tells (ARROW-17100).
+    # Old parquet-cpp compressed pages that it marked as not compressed; their size shows it (ARROW-17100).
     if header.is_compressed is not False or len(values) != size:
         if size < 0:
             raise EncodingError("the page is smaller than its levels")

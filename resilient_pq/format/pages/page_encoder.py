@@ -1,4 +1,4 @@
-"""Pages, written: a chunk is cut, and values become a body as it is stored, behind a header with its CRC32. Pure."""
+"""Encoding of pages: where a chunk is cut, the bodies, and the headers with their CRC32. Pure."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from resilient_pq.format.kernels.reference.integers import varint_bytes
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import ChunkCopies
 
-#: What the extension begins with, which tells it from those of others, and the type of each sum behind that.
+#: The first bytes of the extension, which other extensions do not have, and the type of each sum behind that.
 _CRCS: Final = (b"resilient_pq:crc32:", "I")
 _HASHES: Final = (b"resilient_pq:xxh3:", "Q")
 #: Thrift's compact protocol: a field of type binary whose number, 32767, stands in full as a zigzag varint.
@@ -30,7 +30,7 @@ _STOP: Final = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class PageSum:
-    """What tells the header and the body of a page from those of others."""
+    """A sum of the header and the body of a page."""
 
     value: int  # unsigned
     is_hash: bool  # whether it is an xxh3-64, which their codec needs; else it is a CRC32

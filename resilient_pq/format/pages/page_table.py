@@ -1,4 +1,4 @@
-"""The pages of a column chunk as a table of what their headers say: without an object for each, as there are many.
+"""The page headers of a column chunk as a table of numbers, as there are too many for an object each.
 
 Runs of data pages can be decoded together: their bytes in one piece, decompressed.
 """
@@ -251,7 +251,7 @@ class RunBodies:
         if levels:
             out[:levels] = np.frombuffer(body, np.uint8, levels)
             body, out = body[levels:], out[levels:]
-        # Old parquet-cpp compressed pages that it said were not; their size tells (ARROW-17100).
+        # Old parquet-cpp compressed pages that it marked as not compressed; their size shows it (ARROW-17100).
         if self._codec != CompressionCodec.UNCOMPRESSED and (is_compressed or len(body) != len(out)):
             codecs.decompress_parts(self._codec, [body], [len(out)], out)
         elif len(body) != len(out):

@@ -1,4 +1,4 @@
-"""Rows of a leaf column taken, left out, and put in place of lost ones, between decoding and encoding it again."""
+"""Selection of rows of a leaf column, and null rows in place of lost ones."""
 
 from __future__ import annotations
 

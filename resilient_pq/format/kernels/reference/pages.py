@@ -37,7 +37,7 @@ def page_levels(
         pages: One row of `PagePart`s per page.
         maxima: The greatest definition level, the greatest repetition level, and the definition level from
             which on an entry takes a slot. Where a maximum is 0, pages have no such levels.
-        definition: Room for the definition levels of the run; None where nobody wants them.
+        definition: Room for the definition levels of the run; None where they are not wanted.
         repetition: Room for its repetition levels; None where the greatest is 0.
         present: One flag per slot of the whole chunk; is written only where the greatest definition level is
             not 0.
