@@ -1,4 +1,4 @@
-"""Leaf columns on their way out of pages: one top-level column, or the wanted part of it, as an Arrow array."""
+"""Assembly of decoded leaf columns into the Arrow array of a top-level column, or of the wanted part of it."""
 
 from __future__ import annotations
 
@@ -23,22 +23,15 @@ from resilient_pq.format.schema_tree import Node, Primitive, Schema, Selection
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node, and what is wanted below it.
+    """A node, and what is wanted below it."""
 
-    Attributes:
-        node: The node, with all of its children.
-        shape: The list or map that the node stands for; None where it is a leaf or a struct. A map of which only
-            keys or only values are wanted is a list of structs.
-        children: The children with wanted leaves, in order.
-        positions: Where each of `children` stands among the node's.
-        num_leaves: Wanted leaves at or below the node.
-    """
-
-    node: Node
+    node: Node  # the node, with all of its children
+    #: The list or map that the node stands for; None where it is a leaf or a struct. A map of which only keys or
+    #: only values are wanted is a list of structs.
     shape: ListShape | MapShape | None
-    children: tuple[Branch, ...]
-    positions: tuple[int, ...]
-    num_leaves: int
+    children: tuple[Branch, ...]  # the children with wanted leaves, in order
+    positions: tuple[int, ...]  # where each of `children` stands among the node's
+    num_leaves: int  # wanted leaves at or below the node
 
     @property
     def is_leaf(self) -> bool:
@@ -61,15 +54,7 @@ class Branch:
 
 
 def branch_of(node: Node, wanted: Collection[int] | None = None) -> Branch:
-    """The wanted part of a node.
-
-    Args:
-        node: The node of a column.
-        wanted: Positions of the leaves wanted among those below the node; None is all.
-
-    Raises:
-        ValueError: Nothing is wanted.
-    """
+    """The part of a column's node with the leaves at the positions `wanted`, None for all."""
     branch, _ = _branch_of(node, wanted, 0)
     if branch is None:
         raise ValueError(f"no leaf of column {node.name!r} is wanted")
@@ -164,15 +149,6 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
     * where a decimal does not fit into 128 bits, whatever its precision, it is one of 256 bits;
     * where an INT96 is beyond nanoseconds it is a time stamp of microseconds, to which all are cut;
     * where the annotation UNKNOWN stands on values it is what they are without it.
-
-    Args:
-        arrow_type: The column's field: of what `schema.arrow_schema_of` gives, the part that
-            `projected` keeps.
-        branch: The column's node in the Parquet schema, and what is wanted of it.
-        leaves: Its wanted leaf columns in the schema's order, all over the same rows.
-
-    Raises:
-        FormatError: The leaves contradict each other, or a value is none of its type; or memory does not suffice.
     """
     field = Field.of(arrow_type)
     try:

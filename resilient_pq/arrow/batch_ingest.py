@@ -1,4 +1,4 @@
-"""Arrow data on its way into pages: batches of rows become the levels and values of leaves."""
+"""Conversion of batches of Arrow data into the levels and values of leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resilient_pq.arrow.types.arrow_schema import (
     encode_arrow_schema,
     schema_from_arrow,
 )
-from resilient_pq.arrow.types.field import Field, normalised
+from resilient_pq.arrow.types.field import Field, normalise
 from resilient_pq.arrow.types.type_matching import Fit, fit_columns
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.file_metadata import Repetition, Type
@@ -57,11 +57,9 @@ class Batch:
 
 
 class Ingest:
-    """Takes rows of one schema from Arrow data of any maker, and from Python values.
+    """Takes rows of one Parquet `schema` from Arrow data of any maker, and from Python values.
 
-    Attributes:
-        schema: The Parquet schema.
-        field: The Arrow schema, normalised: the struct of the columns as they are when they are read back.
+    `field` is the Arrow schema, normalised: the struct of the columns as they are when they are read back.
     """
 
     def __init__(self, schema: Schema, field: Field) -> None:
@@ -71,10 +69,7 @@ class Ingest:
 
     @classmethod
     def from_schema(cls, schema: object) -> Ingest:
-        """Take rows of a known schema: of an Arrow struct of columns, or an `Ingest`, which is itself.
-
-        A Parquet schema is kept as it is: its repeated fields, its annotations, its carriers of decimals.
-        """
+        """Take rows of an Arrow struct of columns, a Parquet schema, which is kept as it is, or an `Ingest`."""
         if isinstance(schema, Ingest):
             return schema
         if isinstance(schema, Schema):
@@ -82,7 +77,7 @@ class Ingest:
             columns = tuple(arrow_field_of(node) for node in schema.root.children)
             return cls(schema, Field("", "+s", False, columns))
         field = Field.of(schema)
-        return cls(schema_from_arrow(field), normalised(field))
+        return cls(schema_from_arrow(field), normalise(field))
 
     @classmethod
     def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:
@@ -120,21 +115,11 @@ class Ingest:
         return {key: value.decode() for key, value in pairs if _is_text(value)}
 
     def batches(self, data: object, *, batch_bytes: int = BATCH_BYTES) -> Iterator[Batch]:
-        """Levels and values of rows, in order; batches without rows are left out.
+        """Levels and values of rows, in batches of about `batch_bytes` of Arrow data and at least one row.
 
-        Columns are matched by name and type before this returns. The values of an Arrow array are checked
+        Data have ``__arrow_c_stream__`` or ``__arrow_c_array__``, or are a dict of columns, a list of records, or a
+        `Batch`. Columns are matched by name and type before this returns. The values of an Arrow array are checked
         before the first of its rows is given out; of a stream, the arrays before it are out by then.
-
-        Args:
-            data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` whose items are rows, a dict
-                of columns (Arrow arrays, NumPy arrays, lists), or a list of dict records. A `Batch` of the same
-                leaves is given out as it is.
-            batch_bytes: About how much Arrow data one batch is made of, at least one row; more where all rows of an
-                array take as much.
-
-        Raises:
-            SchemaError: A column is missing, unknown or of another type, a null stands where none may, or a
-                value has no form in Parquet. It names the column and, counted in `data`, the row.
         """
         if isinstance(data, Batch):
             if [column.leaf for column in data.columns] != list(self.schema.leaves):

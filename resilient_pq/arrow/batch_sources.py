@@ -1,4 +1,4 @@
-"""Whatever a caller has, as Arrow record batches."""
+"""Record batches from Arrow data, dicts of columns, and lists of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanoarrow.c_array import CArray
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import DTYPES, BufferPart, Valid, make_array, num_bytes
-from resilient_pq.arrow.handed_over import each_taken, taking
+from resilient_pq.arrow.handed_over import take_arrays, taking
 from resilient_pq.arrow.python_values import array_of, member
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import SchemaError, Where
@@ -81,7 +81,7 @@ def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
     with taking("rows", data):
         if hasattr(data, "__arrow_c_stream__"):
             stream: Any = nanoarrow.c_array_stream(data)
-            field, arrays = Field.of(stream.get_schema()), each_taken(stream, data)
+            field, arrays = Field.of(stream.get_schema()), take_arrays(stream, data)
         else:
             array: Any = nanoarrow.c_array(data)
             field, arrays = Field.of(array.schema), iter((array,))
@@ -105,31 +105,32 @@ def _storage(field: Field) -> Field:
 
 def _from_records(records: Sequence[Mapping[str, Any]], expected: Field | None) -> BatchSource:
     if expected is None:
-        if not records:
-            raise SchemaError("there are no records to take a schema from", hint="pass schema=")
-        names = list(dict.fromkeys(key for record in records for key in record))
-        fields: dict[str, Field] = {}
-        for name in names:
-            if not isinstance(name, str):
-                raise SchemaError(f"the keys of a record are names of columns, but one is {name!r}")
+        pairs = [array_of(name, [record.get(name) for record in records]) for name in _column_names(records)]
     else:
-        fields = {child.name: child for child in expected.children}
-        names = list(fields)
-        for row, record in enumerate(records):
-            unknown = next((key for key in record if key not in fields), None)
-            if unknown is not None:
-                raise SchemaError(
-                    f"record {row} has a key {unknown!r} that is no column",
-                    hint=f"columns: {', '.join(names)}",
-                )
-    pairs = []
-    for name in names:
-        known = fields.get(name)
-        values = [record.get(name) if known is None else member(record, known) for record in records]
-        pairs.append(array_of(name, values, known))
+        _check_keys(records, [child.name for child in expected.children])
+        columns = {child.name: child for child in expected.children}
+        pairs = [array_of(name, [member(each, child) for each in records], child) for name, child in columns.items()]
     root = Field("", "+s", False, tuple(field for field, _ in pairs))
-    columns = tuple(BufferPart.of(array, field) for field, array in pairs)
-    return BatchSource(root, iter((Rows(len(records), columns),)))
+    return BatchSource(root, iter((Rows(len(records), tuple(BufferPart.of(array, field) for field, array in pairs)),)))
+
+
+def _column_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not records:
+        raise SchemaError("there are no records to take a schema from", hint="pass schema=")
+    names = list(dict.fromkeys(key for record in records for key in record))
+    for name in names:
+        if not isinstance(name, str):
+            raise SchemaError(f"the keys of a record are names of columns, but one is {name!r}")
+    return names
+
+
+def _check_keys(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    known = dict.fromkeys(names)
+    for row, record in enumerate(records):
+        for key in record:
+            if key not in known:
+                hint = f"columns: {', '.join(known)}"
+                raise SchemaError(f"record {row} has a key {key!r} that is no column", hint=hint)
 
 
 def _from_columns(columns: Mapping[str, Any], expected: Field | None) -> BatchSource:

@@ -1,7 +1,7 @@
 """Tables as an Arrow C stream that makes them when they are asked for.
 
 nanoarrow makes streams of arrays that are there already. Here two of the callbacks of such a stream are exchanged for
-ours, so that whoever takes it pulls table after table (Arrow C stream interface,
+ours, so that the consumer pulls table after table (Arrow C stream interface,
 https://arrow.apache.org/docs/format/CStreamInterface.html). Its release stays nanoarrow's: it may be called from any
 thread, at any time, also while an exception is being raised, where no Python code may run.
 """
@@ -138,7 +138,7 @@ def lazy_stream(field: Field, tables: Iterator[Table], ended: Callable[[], objec
     `ended` is called once, in any thread, when the stream is released, read to its end or not; never when nothing but
     its schema was asked of it. What asking `tables` raises comes out of the stream as an error with the same text.
     """
-    # An array that nobody gets: it dies with the stream, and that is how the end of the stream is known.
+    # An array that is never given out: it is freed with the stream, which shows when the stream ends.
     life = np.zeros(1, np.uint8)
     witness = make_array(Field("", "C", False), 1, [life], None)
     capsule = CArrayStream.from_c_arrays([witness], field.to_c(), move=True, validate=False).__arrow_c_stream__()

@@ -39,7 +39,7 @@ def _said(error: Exception) -> str:
     return said[0] if said else type(error).__name__
 
 
-def each_taken(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
+def take_arrays(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
     """The arrays of a stream, each made by its library only when it is taken; a SourceError where it fails."""
     with taking("rows", maker):
         remaining = iter(arrays)
@@ -52,7 +52,7 @@ def each_taken(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
         yield array
 
 
-def owned(data: object) -> object:
+def copy_mutable(data: object) -> object:
     """What a caller may change in place, copied: rows wait for their row group, and loops reuse their arrays."""
     if isinstance(data, Mapping):
         return {name: _owned_values(values) for name, values in data.items()}

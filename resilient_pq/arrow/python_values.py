@@ -95,8 +95,7 @@ _FORMATS: dict[type, str] = {
 
 
 def _timestamp_field(name: str, values: Sequence[dt.datetime]) -> Field:
-    """Nanoseconds where a value has them, else microseconds; the zone of the first value where they have one, and
-    UTC where that zone has no name."""
+    """Of nanoseconds where a value has them, in the zone of the first value, or UTC where that has no name."""
     format = "tsn:" if any(map(_nanoseconds, values)) else "tsu:"
     if all(value.tzinfo is None for value in values):
         return Field(name, format)
@@ -319,37 +318,45 @@ def _unscaled(name: str, field: Field, value: Decimal, precision: int, scale: in
 def _build_nested(name: str, field: Field, values: Sequence[Any], valid: Valid | None) -> Any:
     present = [value for value in values if value is not None]
     if field.kind == "+s":
-        _require(name, field, present, Mapping)
-        known = {child.name for child in field.children}
-        unknown = next((key for value in present for key in value if key not in known), None)
-        if unknown is not None:
-            raise _misfit(name, f"it has no field {unknown!r}")
-        children = []
-        for child in field.children:
-            below = [None if value is None else member(value, child) for value in values]
-            children.append(array_of(f"{name}.{child.name}", below, child)[1])
-        return make_array(field, len(values), [], valid, children)
+        return make_array(field, len(values), [], valid, _build_children(name, field, values, present))
+    child = field.children[0]
     if field.kind == "+m":
         present = [list(value.items()) if isinstance(value, Mapping) else value for value in present]
     _require(name, field, present, list, tuple, np.ndarray)
-    child = field.children[0]
+    if field.kind == "+w":
+        slots = _fixed_size_slots(name, field, values)
+        return make_array(field, len(values), [], valid, [array_of(f"{name}.element", slots, child)[1]])
     if field.kind == "+m":
         elements = _build(name, child, [_entry(name, child, pair) for pair in _flattened(present)])
-    elif field.kind == "+w":
-        if any(len(value) != field.width for value in present):
-            raise _misfit(name, f"it is {field}, but a list has another length")
-        blank = [None] * field.width
-        slots = _flattened(blank if value is None else value for value in values)
-        elements = array_of(f"{name}.element", slots, child)[1]
-        return make_array(field, len(values), [], valid, [elements])
     else:
         elements = array_of(f"{name}.element", _flattened(present), child)[1]
-    lengths = iter([len(value) for value in present])
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([0 if value is None else next(lengths) for value in values], out=offsets[1:])
-    return make_array(
-        field, len(values), [offsets if field.kind == "+L" else offsets.astype(np.int32)], valid, [elements]
-    )
+    lengths = np.zeros(len(values), np.int64)
+    lengths[slice(None) if valid is None else valid] = [len(value) for value in present]
+    offsets = np.zeros(len(values) + 1, np.int64 if field.kind == "+L" else np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return make_array(field, len(values), [offsets], valid, [elements])
+
+
+def _build_children(name: str, field: Field, values: Sequence[Any], present: Sequence[Any]) -> list[Any]:
+    """The columns of a struct."""
+    _require(name, field, present, Mapping)
+    known = {child.name for child in field.children}
+    unknown = next((key for value in present for key in value if key not in known), None)
+    if unknown is not None:
+        raise _misfit(name, f"it has no field {unknown!r}")
+    children = []
+    for child in field.children:
+        below = [None if value is None else member(value, child) for value in values]
+        children.append(array_of(f"{name}.{child.name}", below, child)[1])
+    return children
+
+
+def _fixed_size_slots(name: str, field: Field, values: Sequence[Any]) -> list[Any]:
+    """The elements of lists of one size; those of a null are nulls."""
+    if any(value is not None and len(value) != field.width for value in values):
+        raise _misfit(name, f"it is {field}, but a list has another length")
+    blank = [None] * field.width
+    return _flattened(blank if value is None else value for value in values)
 
 
 def _entry(name: str, field: Field, pair: Any) -> dict[str, Any]:

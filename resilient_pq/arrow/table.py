@@ -1,4 +1,4 @@
-"""What reading gives: a table of Arrow arrays that any Arrow library takes as it is."""
+"""The result of reading: a table of Arrow arrays that any Arrow library takes as it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resilient_pq.arrow.buffers import BufferPart, make_array, num_bytes, sliced
 from resilient_pq.arrow.to_numpy import numpy_values
 from resilient_pq.arrow.to_python import Inexact, python_values
 from resilient_pq.arrow.types.field import Field, shared_c
-from resilient_pq.arrow.types.widening import widened, widest
+from resilient_pq.arrow.types.widening import widen, widest
 from resilient_pq.errors import SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -41,28 +41,23 @@ class Table:
                 with one such object per column.
             chunks: For each chunk, a nanoarrow `CArray` per column, all of the same length. They are of the
                 types in `schema`, or of wider forms of them, which the table then has (see `widening`).
+            num_rows: Rows of all chunks; what a table without columns has.
 
         Raises:
             ValueError: Columns, types or rows are not those of the chunks.
-            num_rows: Rows of all chunks; what a table without columns has.
         """
         if isinstance(schema, (list, tuple)):
             field = Field("", "+s", False, tuple(Field.of(column) for column in schema))
         else:
             field = Field.of(schema)
         columns = [list(arrays) for arrays in zip(*chunks, strict=True)]
-        if columns and len(columns) != len(field.children):
-            raise ValueError(f"the schema has {len(field.children)} columns, the chunks {len(columns)}")
         if columns:
-            brought = [_of_one_type(*column) for column in zip(field.children, columns, strict=True)]
-            columns = [arrays for _, arrays in brought]
-            if any(target is not child for (target, _), child in zip(brought, field.children, strict=True)):
-                field = field.with_children(*(target for target, _ in brought))
+            field, columns = _widen_columns(field, columns)
+            if sum(array.length for array in columns[0]) != num_rows:
+                raise ValueError(f"the chunks do not have {num_rows} rows")
         self._field = field
         self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
         self._num_rows = num_rows
-        if columns and sum(array.length for array in columns[0]) != num_rows:
-            raise ValueError(f"the chunks do not have {num_rows} rows")
 
     # --- what it is ---------------------------------------------------------------------------------------
 
@@ -263,13 +258,19 @@ class Table:
         return frame
 
 
-def _of_one_type(declared: Field, arrays: list[Any]) -> tuple[Field, list[Any]]:
-    """The chunks of a column, brought to the widest of their types."""
-    schema = shared_c(declared)
-    if all(array.schema is schema for array in arrays):
-        return declared, arrays
-    target = widest([declared, *(Field.of(array.schema) for array in arrays)])
-    return target, [widened(array, target) for array in arrays]
+def _widen_columns(field: Field, columns: list[list[Any]]) -> tuple[Field, list[list[Any]]]:
+    """The struct and the chunks of its columns, of the widest type that chunks of the column have."""
+    if len(columns) != len(field.children):
+        raise ValueError(f"the schema has {len(field.children)} columns, the chunks {len(columns)}")
+    targets = []
+    for at, (declared, arrays) in enumerate(zip(field.children, columns, strict=True)):
+        schema, target = shared_c(declared), declared
+        if any(array.schema is not schema for array in arrays):
+            target = widest([declared, *(Field.of(array.schema) for array in arrays)])
+            columns[at] = [widen(array, target) for array in arrays]
+        targets.append(target)
+    changed = any(target is not child for target, child in zip(targets, field.children, strict=True))
+    return field.with_children(*targets) if changed else field, columns
 
 
 def _library(name: str) -> Any:

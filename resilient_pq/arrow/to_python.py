@@ -49,36 +49,47 @@ def python_values(part: BufferPart, path: str, inexact: Inexact = "raise") -> li
 
 def _values(part: BufferPart, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
     """A value for each slot; of null slots whatever stands there, never an error."""
-    values: list[Any]
     field = part.field
+    values: list[Any]
     match field.kind:
         case "b":
             values = part.booleans().tolist()
+            return values
         case "u" | "U" | "z" | "Z":
-            values = _strings(byte_arrays_of(part, None), path, text=field.kind in ("u", "U"))
+            return _strings(byte_arrays_of(part, None), path, text=field.kind in ("u", "U"))
         case "vu" | "vz":
-            there = np.arange(part.length) if valid is None else np.flatnonzero(valid)
-            values = [None] * part.length
-            found = _strings(byte_arrays_of(part, there), path, text=field.kind == "vu")
-            for row, value in zip(there.tolist(), found, strict=True):
-                values[row] = value
+            return _viewed_strings(part, path, valid)
         case "w":
-            width, raw = field.width, part.rows().tobytes()
-            values = [raw[at : at + width] for at in range(0, len(raw), width)]
-            if field.extension == b"arrow.uuid" and width == 16:
-                values = [uuid.UUID(bytes=value) for value in values]
+            return _binaries(part)
         case "d":
-            values = _decimals(part)
+            return _decimals(part)
         case "tdD" | "tdm" | "ts" | "tt" | "tD":
-            values = _times(part, path, inexact, valid)
+            return _times(part, path, inexact, valid)
         case "+s":
-            values = _structs(part, path, inexact)
+            return _structs(part, path, inexact)
         case "+l" | "+L" | "+w" | "+m":
-            values = _lists(part, path, inexact)
+            return _lists(part, path, inexact)
         case kind if kind in DTYPES:
             values = part.fixed().tolist()
-        case _:
-            raise UnsupportedError(f"column {path!r}: values of type {field}", where=Where(column=path))
+            return values
+    raise UnsupportedError(f"column {path!r}: values of type {field}", where=Where(column=path))
+
+
+def _viewed_strings(part: BufferPart, path: str, valid: NDArray[np.bool_] | None) -> list[Any]:
+    there = np.arange(part.length) if valid is None else np.flatnonzero(valid)
+    values: list[Any] = [None] * part.length
+    found = _strings(byte_arrays_of(part, there), path, text=part.field.kind == "vu")
+    for row, value in zip(there.tolist(), found, strict=True):
+        values[row] = value
+    return values
+
+
+def _binaries(part: BufferPart) -> list[Any]:
+    """Binaries of a fixed size, and UUIDs."""
+    width, raw = part.field.width, part.rows().tobytes()
+    values = [raw[at : at + width] for at in range(0, len(raw), width)]
+    if part.field.extension == b"arrow.uuid" and width == 16:
+        return [uuid.UUID(bytes=value) for value in values]
     return values
 
 

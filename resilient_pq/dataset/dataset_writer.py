@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
-from resilient_pq.arrow.handed_over import owned
+from resilient_pq.arrow.handed_over import copy_mutable
 from resilient_pq.dataset import open_time
 from resilient_pq.dataset.naming import FilePlace
 from resilient_pq.dataset.partitions import Partitioning
@@ -256,7 +256,7 @@ class DatasetWriter(WriterLifecycle):
 
     def _prepare(self, data: object) -> Iterator[list[tuple[str, Batch]]]:
         """Rows by partition; learns the schema from `data` where it is not known yet."""
-        data = owned(data)
+        data = copy_mutable(data)
         if self._partitioning is None:
             ingest, data = Ingest.infer(data)
             self._partitioning = Partitioning(ingest, self._settings.partition_by)

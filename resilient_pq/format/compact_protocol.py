@@ -62,14 +62,10 @@ def _wire_type(declared: Any) -> tuple[int, Any]:
 
 
 def field(number: int, declared: Any, *, default: Any = MISSING, kept: bool = False) -> Any:
-    """One field of a struct.
+    """One field of a struct by its Thrift id, 1 to 63, and its wire type; without a default it is required.
 
-    Args:
-        number: Its Thrift id, 1 to 63.
-        declared: Its wire type.
-        default: Its value where it is left out; without one it is required.
-        kept: Whether a list of structs is read lazily: `decode` checks all of them, and makes each when it is asked
-            for. Such a list may stand in a struct of another one, but not deeper.
+    With `kept` a list of structs is read lazily: `decode` checks all of them, and makes each when it is asked for.
+    Such a list may stand in a struct of another one, but not deeper.
     """
     required = default is MISSING
     metadata = {"number": number, "type": declared, "required": required, "kept": kept}
@@ -93,7 +89,7 @@ def struct(cls: type[T]) -> type[T]:
 
 
 def _read_as(declared: Any, wire_type: int, arguments: Any) -> kernels.StructField:
-    """What the reader is told of a field."""
+    """The field as `StructReader` takes it."""
     element = 0
     if wire_type == TType.LIST:
         element, arguments, _ = arguments
@@ -143,23 +139,11 @@ _encode = _encoder()
 
 
 def decode(cls: type[T], buffer: Any, offset: int = 0, *, what: str = "", lasting: bool = False) -> tuple[T, int]:
-    """Read one struct from the front of `buffer[offset:]`.
+    """The struct at `buffer[offset:]`, and the offset behind it; `what` names the struct in errors.
 
-    Unknown fields of any type are skipped; a field of another wire type than declared counts as unknown.
-
-    Args:
-        cls: The struct's class.
-        buffer: Bytes, which may go on after the struct.
-        offset: Where the struct begins in `buffer`.
-        what: The struct in the reader's words, for the error.
-        lasting: Whether lists that are read lazily may hold on to `buffer`, because it never changes; otherwise they
-            copy what they need, unless that is most of a `bytes` object.
-
-    Returns:
-        The struct, and the offset in `buffer` just after it.
-
-    Raises:
-        ThriftError: The bytes are no such struct, or end before it does.
+    Unknown fields of any type are skipped; a field of another wire type than declared counts as unknown. With
+    `lasting`, lists that are read lazily hold on to `buffer`, which then may never change; otherwise they copy what
+    they need.
     """
     try:
         read: tuple[T, int] = cls.thrift_reader.decode(buffer, offset, MAX_DEPTH, lasting)  # type: ignore[attr-defined]

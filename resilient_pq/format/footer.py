@@ -1,6 +1,6 @@
 """The footer: file metadata, its length in four bytes, and the magic (parquet-format, README, "File format").
 
-Ours has a record header directly before it, which tells a whole footer from a damaged one; Parquet itself
+Ours has a record header directly before it, which proves that a footer is whole; Parquet itself
 has no checksum there.
 """
 
@@ -80,12 +80,6 @@ def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: in
     fastparquet takes everything between the first magic and the last eight bytes of a summary for file metadata, so
     that no record can stand before them. A record's header stands behind them instead, and counts to the footer, as
     the signature of an encrypted file does: readers stop where the file metadata end.
-
-    Args:
-        metadata: The file metadata, which are the payload that the header speaks of.
-        file_id: 16 random bytes.
-        num_rows: Rows of the file.
-        num_row_groups: Row groups of the file.
     """
     payload_hash, payload_crc = payload_sums(metadata)
     header = RecordHeader(
@@ -140,12 +134,7 @@ def _list_header(count: int) -> bytes:
 
 
 def metadata_length(tail: Any, where: Where) -> int:
-    """Bytes of the file metadata, by the last eight bytes of a file.
-
-    Raises:
-        UnsupportedError: The footer is encrypted, or has a form of the future.
-        TornFileError: The magic is missing at the end.
-    """
+    """Bytes of the file metadata, by the last eight bytes of a file."""
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] == ENCRYPTED_MAGIC:
         raise UnsupportedError("the footer is encrypted", where=where)
@@ -158,22 +147,15 @@ def metadata_length(tail: Any, where: Where) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A footer that was read.
-
-    Attributes:
-        metadata: The file metadata.
-        start: Absolute offset of the file metadata.
-        length: Bytes of the file metadata.
-        record: The record header that vouches for it, directly before the file metadata or, in a summary, behind
-            them; None for files of others.
-        trailing: Bytes between the file metadata and their length of which nothing is known.
-    """
+    """A footer that was read."""
 
     metadata: FileMetaData
-    start: int
-    length: int
+    start: int  # absolute offset of the file metadata
+    length: int  # bytes of the file metadata
+    #: The record header with its checksum, directly before the file metadata or, in a summary, behind them;
+    #: None for files of others.
     record: RecordHeader | None
-    trailing: int = 0
+    trailing: int = 0  # bytes between the file metadata and their length of which nothing is known
 
     @property
     def end(self) -> int:
@@ -189,21 +171,9 @@ class NeedBytes:
 
 
 def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
-    """The footer at the end of an object.
+    """The footer in the last bytes of an object, which begin at `offset`, checked against its record header.
 
-    Args:
-        tail: The object's last bytes, which never change: the row groups are read from them when they are asked for.
-        offset: Absolute offset of the first of them.
-
-    Returns:
-        The footer, checked against the record header that vouches for it where there is one; or what more is needed.
-
-    Raises:
-        NotParquetError: This is no Parquet file.
-        TornFileError: The footer is missing or cut short.
-        ChecksumError: The record header is whole, but the footer is not what was written.
-        ThriftError: The footer does not parse.
-        FormatError: The footer says what cannot be.
+    The bytes may never change: row groups are read from them when they are asked for.
     """
     size = offset + len(tail)
     where = Where(offset=size)
@@ -262,21 +232,13 @@ def key_values(pairs: Sequence[KeyValue] | None) -> dict[str, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSums:
-    """What ``rpq.crc32`` and ``rpq.xxh3`` of a column chunk say: sums, unsigned; None where they say nothing.
+    """What ``rpq.crc32`` and ``rpq.xxh3`` of a column chunk say: sums, unsigned; None where they say nothing."""
 
-    Attributes:
-        chunk: CRC32 of all its bytes.
-        column_index: CRC32 of its ColumnIndex.
-        offset_index: CRC32 of its OffsetIndex.
-        bloom: CRC32 of its bloom filter.
-        xxh3: xxh3-64 of all its bytes, where their CRC32 may be that of other bytes too.
-    """
-
-    chunk: int | None = None
-    column_index: int | None = None
-    offset_index: int | None = None
-    bloom: int | None = None
-    xxh3: int | None = None
+    chunk: int | None = None  # CRC32 of all its bytes
+    column_index: int | None = None  # CRC32 of its ColumnIndex
+    offset_index: int | None = None  # CRC32 of its OffsetIndex
+    bloom: int | None = None  # CRC32 of its bloom filter
+    xxh3: int | None = None  # xxh3-64 of all its bytes, where their CRC32 may be that of other bytes too
 
     def __str__(self) -> str:
         """The value of ``rpq.crc32``: four sums of eight hex digits, or ``-``, between colons."""
@@ -291,7 +253,7 @@ class ChunkSums:
 
     @property
     def of_chunk(self) -> int | None:
-        """The sum that tells whether the chunk's bytes are those that were written; None where there is none."""
+        """The sum of the chunk's bytes as they were written; None where there is none."""
         return self.chunk if self.xxh3 is None else self.xxh3
 
     def computed(self, data: Any) -> int:
@@ -300,11 +262,7 @@ class ChunkSums:
 
     @classmethod
     def of(cls, metadata: ColumnMetaData) -> ChunkSums | None:
-        """The sums in a chunk's key-value metadata; None where there are none.
-
-        Raises:
-            FormatError: A key is there, but not in its form.
-        """
+        """The sums in a chunk's key-value metadata; None where there are none."""
         pairs = key_values(metadata.key_value_metadata)
         text, digest = pairs.get(CRC_KEY), pairs.get(HASH_KEY)
         if digest is not None and _HASH.fullmatch(digest) is None:
@@ -315,11 +273,7 @@ class ChunkSums:
 
     @classmethod
     def parse(cls, text: str, digest: int | None = None) -> ChunkSums:
-        """The sums of the value of ``rpq.crc32``, and the one of ``rpq.xxh3`` beside them.
-
-        Raises:
-            FormatError: It is not in its form.
-        """
+        """The sums of the value of ``rpq.crc32``, and the one of ``rpq.xxh3`` beside them."""
         found = _SUMS.fullmatch(text)
         if found is None:
             raise FormatError(f"{CRC_KEY} of a column chunk is malformed: {text!r}")

@@ -25,37 +25,26 @@ from resilient_pq.format.schema_tree import Leaf
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """A node that may be null.
+    """A node that may be null."""
 
-    Attributes:
-        valid: One per slot of the parent, True where the node is there; None where it is everywhere.
-    """
-
+    #: One per slot of the parent, True where the node is there; None where it is everywhere.
     valid: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A node that stands any number of times in its parent.
+    """A node that stands any number of times in its parent."""
 
-    Attributes:
-        starts: For each slot of the parent, the first slot of its elements.
-        lengths: For each slot of the parent, how many elements it has.
-    """
-
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    starts: NDArray[np.int64]  # for each slot of the parent, the first slot of its elements
+    lengths: NDArray[np.int64]  # for each slot of the parent, how many elements it has
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A node that stands any number of times in its parent, its elements in the order of the parent's slots.
+    """A node that stands any number of times in its parent, its elements in the order of the parent's slots."""
 
-    Attributes:
-        offsets: int32 or int64, one more than the parent has slots: where the elements of each begin, and where those
-            of the last end. They count from the first of them.
-    """
-
+    #: int32 or int64, one more than the parent has slots: where the elements of each begin, and where those of
+    #: the last end. They count from the first of them.
     offsets: NDArray[Any]
 
     def apart(self) -> Repeated:
@@ -69,17 +58,12 @@ Step = Optional | Repeated | Listed
 
 @dataclass(frozen=True, slots=True)
 class Shredded:
-    """The levels of one leaf.
+    """The levels of one leaf."""
 
-    Attributes:
-        definition_levels: One per entry, None where there is no step.
-        repetition_levels: One per entry, None where no step is repeated.
-        positions: Where the values of the fully defined entries stand in the leaf's array: slots, or for each slot
-            whether it is one. None means all, in order.
-    """
-
-    definition_levels: Levels | None
-    repetition_levels: Levels | None
+    definition_levels: Levels | None  # one per entry, None where there is no step
+    repetition_levels: Levels | None  # one per entry, None where no step is repeated
+    #: Where the values of the fully defined entries stand in the leaf's array: slots, or for each slot whether
+    #: it is one. None means all, in order.
     positions: NDArray[np.int64] | NDArray[np.bool_] | None
 
 
@@ -95,8 +79,7 @@ def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
 def _shred_in_order(num_rows: int, steps: Sequence[Step]) -> Shredded | None:
     """The levels where the slots of every step are in the order of the entries; None where they are not.
 
-    No entry is told which slot it has then: they are counted. And what is there everywhere costs nothing, as entries
-    rise over it with the step before.
+    Slots are counted, so that entries need no numbers of slots, and a node that is always there costs nothing.
     """
     if any(isinstance(step, Repeated) for step in steps):
         return None
@@ -194,16 +177,7 @@ class Steps:
     """The steps of a leaf, rebuilt from its levels: one per definition level, each when it is first asked for."""
 
     def __init__(self, definition_levels: Levels, repetition_levels: Levels | None, repeated: Sequence[bool]) -> None:
-        """Look at the levels.
-
-        Args:
-            definition_levels: One per entry.
-            repetition_levels: One per entry, None where nothing is repeated.
-            repeated: For each definition level from 1 upwards, whether the node that adds it is repeated.
-
-        Raises:
-            EncodingError: The first entry continues a row that never began.
-        """
+        """Look at the levels; `repeated` says for each definition level from 1 on whether its node is repeated."""
         if repetition_levels is not None and len(repetition_levels) and repetition_levels[0] != 0:
             raise EncodingError(f"the first repetition level is {repetition_levels[0]}, not 0")
         if repetition_levels is None:
@@ -267,13 +241,7 @@ def slice_rows(leaf: Leaf, data: LeafData, start: int, end: int) -> LeafData:
 
 
 def cut_rows(leaf: Leaf, data: LeafData, borders: Sequence[int]) -> list[LeafData]:
-    """The rows between each two neighbours of some borders, sharing memory.
-
-    Args:
-        leaf: The leaf.
-        data: Rows of it.
-        borders: Numbers of rows, never falling, at least two; the last is where the last piece ends.
-    """
+    """The rows between each two neighbours of some borders, which never fall, sharing memory."""
     definition, repetition = data.definition_levels, data.repetition_levels
     entries = list(borders)
     if repetition is not None:

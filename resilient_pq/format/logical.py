@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from resilient_pq.format import file_metadata as pq
-from resilient_pq.format.file_metadata import ConvertedType, EdgeInterpolationAlgorithm, Empty, SchemaElement, Type
+from resilient_pq.format import annotations as structs
+from resilient_pq.format.annotations import EdgeInterpolationAlgorithm, Empty, LogicalType
+from resilient_pq.format.file_metadata import ConvertedType, SchemaElement, Type
 
 
 class TimeUnit(StrEnum):
@@ -24,10 +25,7 @@ class TimeUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An annotation without parameters.
-
-    STRING, ENUM, JSON, BSON, UUID, FLOAT16, DATE, UNKNOWN, INTERVAL, LIST, MAP or FILE.
-    """
+    """STRING, ENUM, JSON, BSON, UUID, FLOAT16, DATE, UNKNOWN, INTERVAL, LIST, MAP or FILE: without parameters."""
 
     name: str
 
@@ -85,16 +83,12 @@ class Timestamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An annotation that is kept as it was found and not interpreted: VARIANT, GEOMETRY, GEOGRAPHY, or unknown.
+class Uninterpreted:
+    """An annotation that is kept as it was found and not interpreted: VARIANT, GEOMETRY, GEOGRAPHY, or unknown."""
 
-    Attributes:
-        name: Its name, UNKNOWN_ANNOTATION for one that parquet.thrift does not have yet.
-        parameters: What it says beyond its name: the version of VARIANT, the coordinate reference system of
-            GEOMETRY, that and the algorithm of GEOGRAPHY. What is left out has the specification's default.
-    """
-
-    name: str
+    name: str  # its name, UNKNOWN_ANNOTATION for one that parquet.thrift does not have yet
+    #: What it says beyond its name: the version of VARIANT, the coordinate reference system of GEOMETRY, that
+    #: and the algorithm of GEOGRAPHY. What is left out has the specification's default.
     parameters: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -102,7 +96,7 @@ class Kept:
         return f"{self.name}({','.join(self.parameters)})" if self.parameters else self.name
 
 
-Logical = Plain | Decimal | Integer | Time | Timestamp | Kept
+Logical = Plain | Decimal | Integer | Time | Timestamp | Uninterpreted
 
 STRING, ENUM, JSON, BSON = Plain("STRING"), Plain("ENUM"), Plain("JSON"), Plain("BSON")
 UUID, FLOAT16, DATE = Plain("UUID"), Plain("FLOAT16"), Plain("DATE")
@@ -182,12 +176,12 @@ def from_element(element: SchemaElement) -> Logical | None:
         return converted
     annotation = _from_thrift(element.logicalType)
     # parquet-java says UNKNOWN of what has a converted type only, such as INTERVAL. Of an annotation of the future,
-    # or one that says nothing, the older one tells more.
-    says_nothing = annotation in (UNKNOWN, Kept(UNKNOWN_ANNOTATION), Decimal(0, 0))
+    # or an empty one, the converted type has more information.
+    says_nothing = annotation in (UNKNOWN, Uninterpreted(UNKNOWN_ANNOTATION), Decimal(0, 0))
     return converted if says_nothing and converted is not None else annotation
 
 
-def _from_thrift(union: pq.LogicalType) -> Logical:
+def _from_thrift(union: LogicalType) -> Logical:
     if union.DECIMAL is not None:
         return Decimal(union.DECIMAL.precision, union.DECIMAL.scale)
     if union.INTEGER is not None:
@@ -196,27 +190,32 @@ def _from_thrift(union: pq.LogicalType) -> Logical:
         if member is not None:
             unit = _unit_from_thrift(member.unit)
             if unit is None:
-                return Kept(UNKNOWN_ANNOTATION, (kind.__name__.upper(),))
+                return Uninterpreted(UNKNOWN_ANNOTATION, (kind.__name__.upper(),))
             return kind(unit, member.isAdjustedToUTC)
     for name in _PLAIN_MEMBERS:
         if getattr(union, name) is not None:
             return Plain(name)
+    return _uninterpreted_from_thrift(union)
+
+
+def _uninterpreted_from_thrift(union: LogicalType) -> Uninterpreted:
+    parameters: list[object] = []
     if union.VARIANT is not None:
-        version = union.VARIANT.specification_version
-        return Kept("VARIANT", () if version is None else (str(version),))
-    if union.GEOMETRY is not None:
-        return Kept("GEOMETRY", () if union.GEOMETRY.crs is None else (union.GEOMETRY.crs,))
-    if union.GEOGRAPHY is not None:
-        crs, algorithm = union.GEOGRAPHY.crs, union.GEOGRAPHY.algorithm
-        if algorithm is None:
-            return Kept("GEOGRAPHY", () if crs is None else (crs,))
-        known = algorithm in EdgeInterpolationAlgorithm.__members__.values()
-        name = EdgeInterpolationAlgorithm(algorithm).name if known else str(algorithm)
-        return Kept("GEOGRAPHY", (DEFAULT_CRS if crs is None else crs, name))
-    return Kept(UNKNOWN_ANNOTATION)
+        name, parameters = "VARIANT", [union.VARIANT.specification_version]
+    elif union.GEOMETRY is not None:
+        name, parameters = "GEOMETRY", [union.GEOMETRY.crs]
+    elif union.GEOGRAPHY is not None:
+        name, parameters = "GEOGRAPHY", [union.GEOGRAPHY.crs]
+        if (algorithm := union.GEOGRAPHY.algorithm) is not None:
+            known = algorithm in EdgeInterpolationAlgorithm.__members__.values()
+            parameters = [DEFAULT_CRS if union.GEOGRAPHY.crs is None else union.GEOGRAPHY.crs]
+            parameters.append(EdgeInterpolationAlgorithm(algorithm).name if known else algorithm)
+    else:
+        name = UNKNOWN_ANNOTATION
+    return Uninterpreted(name, tuple(str(each) for each in parameters if each is not None))
 
 
-def _unit_from_thrift(unit: pq.TimeUnit | None) -> TimeUnit | None:
+def _unit_from_thrift(unit: structs.TimeUnitUnion | None) -> TimeUnit | None:
     for name in ("MILLIS", "MICROS", "NANOS"):
         if unit is not None and getattr(unit, name) is not None:
             return TimeUnit[name]
@@ -226,7 +225,7 @@ def _unit_from_thrift(unit: pq.TimeUnit | None) -> TimeUnit | None:
 def without_unknown(element: SchemaElement) -> SchemaElement:
     """The element as it can be written: without an annotation of which nothing but its presence was read."""
     annotation = None if element.logicalType is None else _from_thrift(element.logicalType)
-    if isinstance(annotation, Kept) and annotation.name == UNKNOWN_ANNOTATION:
+    if isinstance(annotation, Uninterpreted) and annotation.name == UNKNOWN_ANNOTATION:
         return replace(element, logicalType=None)
     return element
 
@@ -241,52 +240,46 @@ def annotate(element: SchemaElement, logical: Logical | None) -> None:
         case Decimal(precision, scale):
             element.converted_type = int(ConvertedType.DECIMAL)
             element.precision, element.scale = precision, scale
-            element.logicalType = pq.LogicalType(DECIMAL=pq.DecimalType(scale=scale, precision=precision))
+            element.logicalType = LogicalType(DECIMAL=structs.DecimalType(scale=scale, precision=precision))
         case Integer(bits, signed):
-            element.logicalType = pq.LogicalType(INTEGER=pq.IntType(bitWidth=bits, isSigned=signed))
+            element.logicalType = LogicalType(INTEGER=structs.IntType(bitWidth=bits, isSigned=signed))
         case Time(unit, utc):
-            element.logicalType = pq.LogicalType(TIME=_time(unit, utc))
+            element.logicalType = LogicalType(TIME=_time(unit, utc))
         case Timestamp(unit, utc):
-            element.logicalType = pq.LogicalType(TIMESTAMP=_time(unit, utc))
+            element.logicalType = LogicalType(TIMESTAMP=_time(unit, utc))
         case Plain("INTERVAL"):
             pass  # has a converted type only
         case Plain(name):
-            element.logicalType = pq.LogicalType()
+            element.logicalType = LogicalType()
             setattr(element.logicalType, name, Empty())
-        case Kept():
-            element.logicalType = _kept_to_thrift(logical)
+        case Uninterpreted():
+            element.logicalType = _uninterpreted_to_thrift(logical)
 
 
-def _kept_to_thrift(kept: Kept) -> pq.LogicalType | None:
+def _uninterpreted_to_thrift(annotation: Uninterpreted) -> LogicalType | None:
     """None for what this version does not know: a schema that was read carries that over in its elements."""
-    match kept.name, kept.parameters:
+    match annotation.name, annotation.parameters:
         case "VARIANT", ():
-            return pq.LogicalType(VARIANT=pq.VariantType())
+            return LogicalType(VARIANT=structs.VariantType())
         case "VARIANT", (version,):
-            return pq.LogicalType(VARIANT=pq.VariantType(specification_version=int(version)))
+            return LogicalType(VARIANT=structs.VariantType(specification_version=int(version)))
         case "GEOMETRY", parameters:
-            return pq.LogicalType(GEOMETRY=pq.GeometryType(crs=next(iter(parameters), None)))
+            return LogicalType(GEOMETRY=structs.GeometryType(crs=next(iter(parameters), None)))
         case "GEOGRAPHY", (crs, algorithm):
             known = EdgeInterpolationAlgorithm.__members__.get(algorithm)
             number = int(algorithm) if known is None else int(known)
-            return pq.LogicalType(GEOGRAPHY=pq.GeographyType(crs=crs, algorithm=number))
+            return LogicalType(GEOGRAPHY=structs.GeographyType(crs=crs, algorithm=number))
         case "GEOGRAPHY", parameters:
-            return pq.LogicalType(GEOGRAPHY=pq.GeographyType(crs=next(iter(parameters), None)))
+            return LogicalType(GEOGRAPHY=structs.GeographyType(crs=next(iter(parameters), None)))
     return None
 
 
-def _time(unit: TimeUnit, utc: bool) -> pq.TimeType:
-    return pq.TimeType(isAdjustedToUTC=utc, unit=pq.TimeUnit(**{unit.name: Empty()}))
+def _time(unit: TimeUnit, utc: bool) -> structs.TimeType:
+    return structs.TimeType(isAdjustedToUTC=utc, unit=structs.TimeUnitUnion(**{unit.name: Empty()}))
 
 
 def may_annotate(logical: Logical, physical_type: Type | None, type_length: int | None = None) -> bool:
-    """Whether the specification lets an annotation stand on a node (LogicalTypes.md).
-
-    Args:
-        logical: The annotation.
-        physical_type: Of a leaf; None for a group.
-        type_length: Bytes of a FIXED_LEN_BYTE_ARRAY value.
-    """
+    """Whether an annotation may stand on a leaf of this type, or a group, of type None (LogicalTypes.md)."""
     match logical:
         case Decimal(precision, scale):
             most = _max_precision(physical_type, type_length)
@@ -299,13 +292,13 @@ def may_annotate(logical: Logical, physical_type: Type | None, type_length: int 
             return physical_type is Type.INT64
         case Plain("DATE"):
             return physical_type is Type.INT32
-        case Plain("STRING" | "ENUM" | "JSON" | "BSON") | Kept("GEOMETRY" | "GEOGRAPHY"):
+        case Plain("STRING" | "ENUM" | "JSON" | "BSON") | Uninterpreted("GEOMETRY" | "GEOGRAPHY"):
             return physical_type is Type.BYTE_ARRAY
         case Plain("UUID" | "FLOAT16" | "INTERVAL"):
             return physical_type is Type.FIXED_LEN_BYTE_ARRAY and type_length == _LENGTHS[logical.name]
-        case Plain("LIST" | "MAP" | "FILE") | Kept("VARIANT"):
+        case Plain("LIST" | "MAP" | "FILE") | Uninterpreted("VARIANT"):
             return physical_type is None
-        case _:  # UNKNOWN may stand on everything, and nobody knows of the others
+        case _:  # UNKNOWN may stand on everything, and no rules are known for the others
             return True
 
 

@@ -15,14 +15,9 @@ from typing import TypeVar
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import logical
-from resilient_pq.format.file_metadata import (
-    ConvertedType,
-    EdgeInterpolationAlgorithm,
-    Repetition,
-    SchemaElement,
-    Type,
-)
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Plain, Time, Timestamp, TimeUnit
+from resilient_pq.format.annotations import EdgeInterpolationAlgorithm
+from resilient_pq.format.file_metadata import ConvertedType, Repetition, SchemaElement, Type
+from resilient_pq.format.logical import Decimal, Integer, Logical, Plain, Time, Timestamp, TimeUnit, Uninterpreted
 
 _T = TypeVar("_T")
 
@@ -55,11 +50,7 @@ _FORMS = {
 
 
 def parse(text: str) -> list[SchemaElement]:
-    """The schema elements that a schema's text describes.
-
-    Raises:
-        SchemaError: The text is not a schema; it names the line.
-    """
+    """The schema elements that a schema's text describes."""
     tokens = _Tokens(text)
     tokens.expect("message")
     root = SchemaElement(name="schema" if tokens.at("{") else tokens.name(), num_children=0)
@@ -148,7 +139,7 @@ def _annotation_named(name: str, parameters: list[str]) -> Logical:
         case "TIMESTAMP", [unit, utc]:
             return Timestamp(TimeUnit[unit.upper()], _truth(utc))
         case (("VARIANT" | "GEOMETRY" | "GEOGRAPHY" | logical.UNKNOWN_ANNOTATION), _):
-            return _kept_named(name, parameters)
+            return _uninterpreted_named(name, parameters)
         case _, [] if name in logical.PLAIN_NAMES:
             return Plain(name)
         case _, [] if name != "DECIMAL":
@@ -158,7 +149,7 @@ def _annotation_named(name: str, parameters: list[str]) -> Logical:
     raise ValueError(name)
 
 
-def _kept_named(name: str, parameters: list[str]) -> Kept:
+def _uninterpreted_named(name: str, parameters: list[str]) -> Uninterpreted:
     match name, parameters:
         case "VARIANT", [version]:
             if not -128 <= _number(version) < 128:
@@ -166,10 +157,10 @@ def _kept_named(name: str, parameters: list[str]) -> Kept:
         case "GEOGRAPHY", [crs, algorithm]:
             if algorithm.upper() not in EdgeInterpolationAlgorithm.__members__:
                 _number(algorithm)
-            return Kept(name, (crs, algorithm.upper()))
+            return Uninterpreted(name, (crs, algorithm.upper()))
         case ("VARIANT", [_, *_]) | (("GEOMETRY" | "GEOGRAPHY"), [_, _, *_]):
             raise ValueError(parameters)
-    return Kept(name, tuple(parameters))
+    return Uninterpreted(name, tuple(parameters))
 
 
 def _number(word: str) -> int:
@@ -291,7 +282,7 @@ def _type_text(element: SchemaElement) -> str:
 
 
 def _annotation_text(annotation: Logical) -> str:
-    if isinstance(annotation, Kept) and annotation.parameters:
+    if isinstance(annotation, Uninterpreted) and annotation.parameters:
         return f"{annotation.name}({','.join(map(_quoted, annotation.parameters))})"
     return str(annotation)
 

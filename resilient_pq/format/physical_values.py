@@ -29,17 +29,12 @@ NANOS_PER_DAY = 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class ByteArrays:
-    """Byte strings back to back: value i is ``data[offsets[i]:offsets[i + 1]]``.
+    """Byte strings back to back: value i is ``data[offsets[i]:offsets[i + 1]]``."""
 
-    Attributes:
-        offsets: int32 or int64, one more than there are values, never falling; need not begin at 0.
-        data: uint8.
-        known_utf8: Whether somebody has seen that each value is well-formed UTF-8, as who decodes a dictionary
-            can cheaply. False says nothing: `is_utf8` looks.
-    """
-
-    offsets: NDArray[Any]
-    data: NDArray[np.uint8]
+    offsets: NDArray[Any]  # int32 or int64, one more than there are values, never falling; need not begin at 0
+    data: NDArray[np.uint8]  # uint8
+    #: Whether each value was found to be well-formed UTF-8, which is cheap where a dictionary is decoded.
+    #: False says nothing: `is_utf8` looks.
     known_utf8: bool = False
 
     def __len__(self) -> int:
@@ -71,7 +66,7 @@ class ByteArrays:
 MAX_SMALL_OFFSET = 2**31 - 1
 
 
-@lru_cache(maxsize=64)  # all columns without nulls have the same; nobody can write to them
+@lru_cache(maxsize=64)  # all columns without nulls have the same, which are read-only
 def uniform_levels(level: int, count: int) -> Levels:
     """`count` times the same level, in the memory of one: what all entries of a column without nulls have."""
     return np.ndarray((count,), np.uint8, bytes([level]), strides=(0,))
@@ -84,27 +79,17 @@ def is_uniform(levels: Levels) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ByteViews:
-    """Byte strings as Arrow's views have them: short ones in the views, long ones where they were found.
+    """Byte strings as Arrow's views have them: short ones in the views, long ones where they were found."""
 
-    Attributes:
-        views: int32, four for each value: the length, then the value of up to twelve bytes itself; or its first
-            four bytes, the position of a buffer in `buffers`, and the offset of the value therein.
-        buffers: uint8; what views lead into.
-        known_utf8: As of `ByteArrays`.
-    """
-
+    #: int32, four for each value: the length, then the value of up to twelve bytes itself; or its first four
+    #: bytes, the position of a buffer in `buffers`, and the offset of the value therein.
     views: NDArray[np.int32]
-    buffers: tuple[NDArray[np.uint8], ...]
-    known_utf8: bool = False
+    buffers: tuple[NDArray[np.uint8], ...]  # uint8; what views lead into
+    known_utf8: bool = False  # as of `ByteArrays`
 
     @classmethod
     def of(cls, values: ByteArrays, most_in_buffer: int = MAX_SMALL_OFFSET) -> ByteViews:
-        """Views of byte arrays, into their own memory.
-
-        Args:
-            values: The byte arrays.
-            most_in_buffer: Bytes that a buffer may have; where all together have more, it is cut between values.
-        """
+        """Views of byte arrays into their own memory, cut between values into buffers of at most so many bytes."""
         offsets, data = values.offsets, values.data
         views = np.empty((len(values), 4), np.int32)
         buffers: list[NDArray[np.uint8]] = []
@@ -138,19 +123,12 @@ Values: TypeAlias = NDArray[Any] | ByteArrays
 
 @dataclass(frozen=True, slots=True)
 class LeafData:
-    """A leaf column over some rows as it goes into pages: levels, and only the values that are there.
+    """A leaf column over some rows as it goes into pages: levels, and only the values that are there."""
 
-    Attributes:
-        num_rows: Rows covered.
-        definition_levels: One per entry; None where the maximum is 0. They may be `uniform_levels`.
-        repetition_levels: One per entry; None where the maximum is 0, and every entry is a row.
-        values: The values of the entries whose definition level is the maximum, in order.
-    """
-
-    num_rows: int
-    definition_levels: Levels | None
-    repetition_levels: Levels | None
-    values: Values
+    num_rows: int  # rows covered
+    definition_levels: Levels | None  # one per entry; None where the maximum is 0. They may be `uniform_levels`.
+    repetition_levels: Levels | None  # one per entry; None where the maximum is 0, and every entry is a row
+    values: Values  # the values of the entries whose definition level is the maximum, in order
 
     @property
     def num_bytes(self) -> int:
@@ -163,24 +141,16 @@ class LeafData:
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """A leaf column over some rows as it comes out of pages: every slot of the leaf's array has a place.
-
-    Attributes:
-        leaf: The column.
-        num_rows: Rows covered.
-        values: One per slot; slots without a value hold zeros or an empty string. Byte arrays are `ByteViews` where
-            they were asked for.
-        present: True where the slot has a value; None where all have.
-        definition_levels: One per entry; None unless the column is nested (below a group or repeated).
-        repetition_levels: One per entry; None where the maximum is 0.
-    """
+    """A leaf column over some rows as it comes out of pages: every slot of the leaf's array has a place."""
 
     leaf: Leaf
-    num_rows: int
+    num_rows: int  # rows covered
+    #: One per slot; slots without a value hold zeros or an empty string. Byte arrays are `ByteViews` where they
+    #: were asked for.
     values: Values | ByteViews
-    present: NDArray[np.bool_] | None
-    definition_levels: Levels | None
-    repetition_levels: Levels | None
+    present: NDArray[np.bool_] | None  # true where the slot has a value; None where all have
+    definition_levels: Levels | None  # one per entry; None unless the column is nested (below a group or repeated)
+    repetition_levels: Levels | None  # one per entry; None where the maximum is 0
 
 
 _DTYPES: dict[Type, Any] = {

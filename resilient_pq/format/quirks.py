@@ -1,4 +1,4 @@
-"""What is known of writers besides the specification, by the name that they leave in their files."""
+"""Deviations of known writers from the specification, by the writer's name in the file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,14 @@ _MAX_HEADER = 100
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """How a writer's files differ from the specification, or keep to more than it asks for.
+    """How a writer's files differ from the specification, or keep to more than it asks for."""
 
-    Attributes:
-        zero_crc_is_none: It computes no page CRC32, and leaves 0 for it.
-        uncounted_bytes: How many bytes of a chunk its size may lack: a dictionary page's header (PARQUET-816).
-        row_aligned: It begins every data page with a row, which the specification asks for only beside an OffsetIndex.
-        lsb_levels: It packs BIT_PACKED levels from the least significant bit on, not from the most significant.
-    """
-
-    zero_crc_is_none: bool = False
+    zero_crc_is_none: bool = False  # it computes no page CRC32, and leaves 0 for it
+    #: It begins every data page with a row, which the specification asks for only beside an OffsetIndex.
     row_aligned: bool = False
+    #: It packs BIT_PACKED levels from the least significant bit on, not from the most significant.
     lsb_levels: bool = False
-    uncounted_bytes: int = 0
+    uncounted_bytes: int = 0  # how many bytes of a chunk its size may lack: a dictionary page's header (PARQUET-816)
 
     @classmethod
     @lru_cache(maxsize=64)  # asked for each chunk of a file

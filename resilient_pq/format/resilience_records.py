@@ -1,7 +1,7 @@
 """Records: what makes a Parquet file resilient, in dead space that other readers pass over.
 
 A record is a header of 96 bytes and a payload (docs/format.md). It names its own offset and the file it
-belongs to, and carries checksums of itself and of its payload, so that it can be found and believed without
+belongs to, and carries checksums of itself and of its payload, so that it can be found and verified without
 anything else of the file::
 
     at  size  field
@@ -125,10 +125,7 @@ def payload_sums(payload: bytes) -> tuple[int, int]:
 
 
 def parse_header(data: Any) -> RecordHeader | None:
-    """The header in the first 96 bytes of `data`; None where magic, version, length or CRC32 do not hold.
-
-    What the header says of offsets and of the payload is not compared with anything here.
-    """
+    """The header in the first 96 bytes of `data`; None where magic, version, length or CRC32 do not hold."""
     raw = bytes(data[:HEADER_SIZE])
     if len(raw) < HEADER_SIZE or not raw.startswith(RECORD_MAGIC):
         return None
@@ -144,24 +141,18 @@ def parse_header(data: Any) -> RecordHeader | None:
 
 @compact_protocol.struct
 class ChunkCopies:
-    """What a row-group record keeps of one column chunk.
+    """What a row-group record keeps of one column chunk."""
 
-    Attributes:
-        offset_index: Locations of its data pages; absent where the rows of a page are not known.
-        page_headers: Copies of all its page headers, back to back.
-        crc32: Of the whole chunk, headers included, signed.
-        dictionary_page: Location of the dictionary page, absent when there is none.
-        dictionary_copy: The dictionary page's body as stored, when it is no more than 64 KiB.
-        header_crcs: CRC32 of each page header, signed.
-        page_hashes: xxh3-64 of each page, header and body, signed, where a CRC32 may be that of another page too.
-    """
-
+    #: Locations of its data pages; absent where the rows of a page are not known.
     offset_index: OffsetIndex | None = field(1, OffsetIndex, default=None)
-    page_headers: bytes = field(2, BINARY, default=b"")
-    crc32: int = field(3, I32, default=0)
+    page_headers: bytes = field(2, BINARY, default=b"")  # copies of all its page headers, back to back
+    crc32: int = field(3, I32, default=0)  # of the whole chunk, headers included, signed
+    #: Location of the dictionary page, absent when there is none.
     dictionary_page: PageLocation | None = field(4, PageLocation, default=None)
+    #: The dictionary page's body as stored, when it is no more than 64 KiB.
     dictionary_copy: bytes | None = field(5, BINARY, default=None)
-    header_crcs: list[int] | None = field(6, list_of(I32), default=None)
+    header_crcs: list[int] | None = field(6, list_of(I32), default=None)  # CRC32 of each page header, signed
+    #: xxh3-64 of each page, header and body, signed, where a CRC32 may be that of another page too.
     page_hashes: list[int] | None = field(7, list_of(I64), default=None)
 
 
@@ -189,11 +180,7 @@ class ChunkPlace:
 
     @classmethod
     def unpack(cls, payload: Any) -> ChunkPlace:
-        """Read the 24 bytes.
-
-        Raises:
-            FormatError: There are not 24.
-        """
+        """Read the 24 bytes."""
         if len(payload) != _CHUNK.size:
             raise FormatError(f"a chunk record's payload has {len(payload)} bytes instead of {_CHUNK.size}")
         return cls(*_CHUNK.unpack(payload)[:4])
@@ -201,32 +188,16 @@ class ChunkPlace:
 
 @dataclass(slots=True)
 class RecordChain:
-    """Makes the records of one file, each knowing the one before it.
+    """Makes the records of one file, each knowing the one before it."""
 
-    Attributes:
-        file_id: 16 random bytes, the same in every record of the file.
-        epoch: 0 for the first writer.
-        number: Number of the next record.
-        previous: Offset of the newest record, 0 if none.
-        newest_footer: Offset of the newest anchor or checkpoint.
-    """
-
-    file_id: bytes
-    epoch: int = 0
-    number: int = 0
-    previous: int = 0
-    newest_footer: int = 0
+    file_id: bytes  # 16 random bytes, the same in every record of the file
+    epoch: int = 0  # 0 for the first writer
+    number: int = 0  # number of the next record
+    previous: int = 0  # offset of the newest record, 0 if none
+    newest_footer: int = 0  # offset of the newest anchor or checkpoint
 
     def record(self, kind: RecordKind, offset: int, payload: bytes, *, num_rows: int, num_row_groups: int) -> bytes:
-        """The next record's bytes, header and payload.
-
-        Args:
-            kind: What the payload is.
-            offset: Where the record will lie.
-            payload: Its payload.
-            num_rows: Rows in all complete row groups before `offset`.
-            num_row_groups: How many row groups these are.
-        """
+        """The header and payload of the next record, behind `num_row_groups` complete row groups of `num_rows` rows."""
         if kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT):
             self.newest_footer = offset
         payload_hash, payload_crc = payload_sums(payload)

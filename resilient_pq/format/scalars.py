@@ -45,13 +45,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
 def from_plain(node: Primitive, data: bytes) -> Any:
-    """The comparable of a value in PLAIN encoding, byte arrays without their length.
-
-    Byte strings may be shorter than the column's length: writers cut bounds.
-
-    Raises:
-        FormatError: No value of the column has so many bytes.
-    """
+    """The comparable of a value in PLAIN encoding, byte arrays without their length; bounds may be cut shorter."""
     width = _WIDTHS.get(node.physical_type)
     if _is_half(node):
         width = _HALF.itemsize
@@ -93,8 +87,8 @@ def _is_unsigned(node: Primitive) -> bool:
 def to_python(node: Primitive, comparable: Any) -> Any:
     """A comparable as the Python value that it stands for, as tables give it.
 
-    Text is str, or bytes where it is not UTF-8, as a bound may be that was cut within a character. Dates and times
-    that `datetime` cannot hold are NumPy's datetime64 and timedelta64, which stand for UTC where the column does.
+    Text is bytes where it is not UTF-8, as a bound may be that was cut within a character. Dates and times that
+    `datetime` cannot hold are NumPy's datetime64 and timedelta64, which stand for UTC where the column does.
     """
     if comparable is None:
         return None
@@ -156,19 +150,11 @@ def _datetime(number: int, unit: TimeUnit, *, utc: bool) -> Any:
 
 
 def from_python(node: Primitive, value: Any) -> Any:
-    """The comparable of a Python or NumPy value.
+    """The comparable of a Python or NumPy value, of a datetime with a time zone exactly where the column is in UTC.
 
     It may be one that no value of the column can have: a number beyond its range, a fraction between two of its
     steps (a float or `Fraction`), a string of another length. That compares rightly all the same, and `to_plain`
     has no bytes for it. Numbers for a column of floating point are rounded to its type, as 0.1 is for FLOAT.
-
-    Args:
-        node: The column.
-        value: Text as str or bytes, UUIDs as such or bytes; a datetime with a time zone exactly where the column
-            is in UTC (pandas' Timestamp is one, and keeps its nanoseconds), or NumPy's datetime64.
-
-    Raises:
-        SchemaError: The value is of another kind than the column's.
     """
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
         value = value.item()
@@ -200,9 +186,8 @@ def from_python(node: Primitive, value: Any) -> Any:
 def to_plain(node: Primitive, comparable: Any) -> list[bytes] | None:
     """Every PLAIN encoding, without a length, that a value equal to this one may have been stored in.
 
-    Returns:
-        None at all where the column cannot hold such a value, one for most types, two for zeros of floating point.
-        Not even a list where they cannot all be told: of NaN, INT96, and DECIMAL in byte arrays of any length.
+    The list is empty where the column cannot hold such a value, and has both zeros of floating point. None where they
+    cannot all be listed: of NaN, INT96, and DECIMAL in byte arrays of any length.
     """
     match node.physical_type:
         case Type.BOOLEAN:

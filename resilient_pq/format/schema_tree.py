@@ -101,17 +101,11 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A top-level column, or some of the leaves inside of it.
+    """A top-level column, or some of the leaves inside of it."""
 
-    Attributes:
-        position: Of the column among the top-level columns.
-        node: The column's node, with everything that is below it in the schema.
-        leaves: The leaves wanted, in the order of the schema.
-    """
-
-    position: int
-    node: Node
-    leaves: tuple[Leaf, ...]
+    position: int  # of the column among the top-level columns
+    node: Node  # the column's node, with everything that is below it in the schema
+    leaves: tuple[Leaf, ...]  # the leaves wanted, in the order of the schema
 
     def of(self, ordinals: Collection[int]) -> Selection:
         """Those of the leaves that have one of some ordinals."""

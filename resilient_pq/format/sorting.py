@@ -1,4 +1,4 @@
-"""By which columns the rows of a row group are sorted (parquet.thrift, SortingColumn), and whether they are."""
+"""The sort order that row groups state (parquet.thrift, SortingColumn), and whether rows are in it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class SortingColumn:
     descending: bool = False
     nulls_first: bool = False
 
-    def to_thrift(self, leaf: Leaf) -> file_metadata.SortingColumn:
+    def to_thrift(self, leaf: Leaf) -> file_metadata.StoredSortingColumn:
         """The struct as it stands in a row group; Polars refuses one without its flags."""
-        return file_metadata.SortingColumn(leaf.ordinal, self.descending, self.nulls_first)
+        return file_metadata.StoredSortingColumn(leaf.ordinal, self.descending, self.nulls_first)
 
 
 def sorting_columns_of(schema: Schema, row_group: RowGroup) -> tuple[SortingColumn, ...]:
@@ -49,12 +49,9 @@ def sorting_columns_of(schema: Schema, row_group: RowGroup) -> tuple[SortingColu
 
 
 def is_sorted(columns: Sequence[tuple[Leaf, LeafData, SortingColumn]]) -> bool:
-    """Whether rows are in the order of `columns`, the first of which decides before the second.
+    """Whether rows are in the order of `columns`, leaves that are not repeated and whose type has an order.
 
     The specification does not say where NaN belongs: before or after all numbers, either will do.
-
-    Args:
-        columns: Leaves that are not repeated and whose type has an order, with their data.
     """
     return any(_is_sorted(columns, nan_last=nan_last) for nan_last in (True, False))
 

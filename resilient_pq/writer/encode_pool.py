@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from resilient_pq.format.pages.parallel_map import SideBySide, one_by_one
+from resilient_pq.format.pages.chunk_encoder import SideBySide, one_by_one
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 
 T = TypeVar("T")

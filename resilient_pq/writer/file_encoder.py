@@ -14,10 +14,9 @@ from typing import Final
 
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.errors import EncodingError, SchemaError, Where, located
-from resilient_pq.format.pages.chunk_encoder import EncodedChunk, encode_chunk
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide, encode_chunk
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.open_chunk import OpenChunk
-from resilient_pq.format.pages.parallel_map import SideBySide
 from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.sorting import is_sorted

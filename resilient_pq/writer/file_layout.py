@@ -12,14 +12,14 @@ from typing import Any
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.annotations import Empty
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnOrder,
-    Empty,
     FileMetaData,
     KeyValue,
     RowGroup,
-    SortingColumn,
+    StoredSortingColumn,
 )
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
@@ -163,7 +163,7 @@ class FileLayout:
         self._chunks.append(chunk)
         return [record, *buffers]
 
-    def end_row_group(self, num_rows: int, *, sorting_columns: list[SortingColumn] | None = None) -> Buffers:
+    def end_row_group(self, num_rows: int, *, sorting_columns: list[StoredSortingColumn] | None = None) -> Buffers:
         """Complete the open row group, of which all chunks have been laid out; gives its bloom filters and its record.
 
         The filters stand here and not before the footer, so that none has to wait in memory for it, and checkpoints

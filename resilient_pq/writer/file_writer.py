@@ -17,7 +17,7 @@ from typing import Literal, NoReturn, assert_never
 
 from resilient_pq import memory_pool
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
-from resilient_pq.arrow.handed_over import owned
+from resilient_pq.arrow.handed_over import copy_mutable
 from resilient_pq.errors import (
     FileFullError,
     ResilientPQError,
@@ -235,7 +235,7 @@ class Writer(UnstoredDeadline):
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
-        data = owned(data)
+        data = copy_mutable(data)
         if self._ingest is None:
             if self._given_schema is not None:
                 self._ingest = Ingest.from_schema(self._given_schema)

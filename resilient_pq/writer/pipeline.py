@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from resilient_pq.format.pages.chunk_encoder import EncodedChunk
-from resilient_pq.format.pages.parallel_map import one_by_one
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk, one_by_one
 from resilient_pq.io import ObjectSink
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 from resilient_pq.writer.encode_pool import EncodePool

@@ -92,10 +92,9 @@ def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[C
     offsets, data = strings(rng, 256)
     plain = np.empty(data.size + 4 * COUNT, np.uint8)
     reference.byte_array_join(offsets, data, plain)
-    lengths = np.diff(offsets).astype(np.int32)
     few_offsets, few_data = strings(rng, 256)
     indices = rng.integers(0, 256, COUNT).astype(np.int32)
-    out, joined = np.empty(data.size + 64, np.uint8), np.empty_like(plain)
+    joined = np.empty_like(plain)
     taken = np.empty(COUNT, np.int32)
     total = int(np.diff(few_offsets)[indices].sum())
     gathered = np.empty(total, np.uint8)
@@ -109,12 +108,6 @@ def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[C
         ),
         Case("byte_array_join", COUNT, lambda: native.byte_array_join(offsets, data, joined)),
         Case("byte_array_lengths", COUNT, lambda: native.byte_array_lengths(plain, taken)),
-        Case("byte_array_split", COUNT, lambda: native.byte_array_split(plain, lengths, out[: data.size])),
-        Case(
-            "byte_array_gather",
-            COUNT,
-            lambda: native.byte_array_gather(few_offsets, few_data, indices, gathered),
-        ),
         Case("byte_array_min_max", COUNT, lambda: native.byte_array_min_max(offsets, data)),
         Case(
             "dictionary_build_byte_arrays, 256",

@@ -25,7 +25,7 @@ from resilient_pq.errors import SchemaError, UnsupportedError
 from resilient_pq.format import logical
 from resilient_pq.format.compact_protocol import encode
 from resilient_pq.format.file_metadata import FileMetaData, Repetition, Type
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Time, Timestamp, TimeUnit
+from resilient_pq.format.logical import Decimal, Integer, Logical, Time, Timestamp, TimeUnit, Uninterpreted
 from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
@@ -321,7 +321,7 @@ def test_a_flipped_byte_of_the_stored_schema_never_breaks_the_reading(at: int, f
         (leaf("c", Type.BYTE_ARRAY, logical.ENUM), pa.string()),
         (leaf("c", Type.BYTE_ARRAY, logical.JSON), pa.string()),
         (leaf("c", Type.BYTE_ARRAY, logical.BSON), pa.binary()),
-        (leaf("c", Type.BYTE_ARRAY, Kept("GEOMETRY")), pa.binary()),
+        (leaf("c", Type.BYTE_ARRAY, Uninterpreted("GEOMETRY")), pa.binary()),
         (leaf("c", Type.INT32, logical.STRING), pa.int32()),
         (leaf("c", Type.FIXED_LEN_BYTE_ARRAY, logical.UUID, length=16), pa.uuid()),
         (leaf("c", Type.FIXED_LEN_BYTE_ARRAY, logical.INTERVAL, length=12), pa.binary(12)),

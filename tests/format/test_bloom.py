@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from resilient_pq import sync
 from resilient_pq.errors import FormatError, ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import Empty, Repetition, Type
+from resilient_pq.format.annotations import Empty
+from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.indexes.split_block_filter import (
     MAX_BYTES,
     BloomFilter,

@@ -12,12 +12,12 @@ import pytest
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format import logical
+from resilient_pq.format.annotations import Empty
 from resilient_pq.format.file_metadata import (
     BoundaryOrder,
     ColumnIndex,
     ColumnMetaData,
     ColumnOrder,
-    Empty,
     FileMetaData,
     Repetition,
     SizeStatistics,

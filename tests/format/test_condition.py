@@ -17,7 +17,7 @@ from resilient_pq import ColumnStatistics, SchemaError
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.indexes.condition import OPERATORS, Condition, ConditionKind, condition_of
-from resilient_pq.format.indexes.row_masks import rows_that_meet
+from resilient_pq.format.indexes.row_masks import matching_rows
 from resilient_pq.format.logical import Decimal, Integer, Timestamp, TimeUnit
 from resilient_pq.format.physical_values import JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY, ByteArrays, ByteViews, LeafColumn
 from resilient_pq.format.schema_tree import Leaf, Primitive
@@ -45,7 +45,7 @@ def rows(*values: bytes) -> Any:
 
 def met(of: Primitive, values: Any, operator: str, value: Any) -> list[int]:
     """The positions of the values that meet a condition."""
-    return np.flatnonzero(rows_that_meet(condition_of(of, operator, value), column(of, values))).tolist()
+    return np.flatnonzero(matching_rows(condition_of(of, operator, value), column(of, values))).tolist()
 
 
 INT32 = node(Type.INT32)
@@ -275,13 +275,13 @@ def test_nulls_meet_nothing_but_null() -> None:
     for operator in OPERATORS:
         several = operator.endswith("in")
         value = [0] if several else None if operator.startswith("is") else 0
-        found = rows_that_meet(condition_of(INT32, operator, value), column(INT32, NUMBERS, present))
+        found = matching_rows(condition_of(INT32, operator, value), column(INT32, NUMBERS, present))
         if operator == "is null":
             assert (found == ~present).all()
         else:
             assert not (found & ~present).any(), operator
-    assert not rows_that_meet(condition_of(INT32, "is null"), column(INT32, NUMBERS)).any()
-    assert rows_that_meet(condition_of(INT32, "is not null"), column(INT32, NUMBERS)).all()
+    assert not matching_rows(condition_of(INT32, "is null"), column(INT32, NUMBERS)).any()
+    assert matching_rows(condition_of(INT32, "is not null"), column(INT32, NUMBERS)).all()
 
 
 def test_columns_of_nulls_alone_compare_with_anything() -> None:
@@ -290,8 +290,8 @@ def test_columns_of_nulls_alone_compare_with_anything() -> None:
     nothing = column(of, NUMBERS, np.zeros(5, np.bool_))
     for value in ("x", b"x", 1, 0.5, True, dt.date(1970, 1, 1)):
         for operator, given in (("=", value), ("!=", value), ("<", value), ("in", [value]), ("not in", [value])):
-            assert not rows_that_meet(condition_of(of, operator, given), nothing).any()
-    assert rows_that_meet(condition_of(of, "is null"), nothing).all()
+            assert not matching_rows(condition_of(of, operator, given), nothing).any()
+    assert matching_rows(condition_of(of, "is null"), nothing).all()
     for operator, given in (("=", None), ("in", ["x", None])):
         with pytest.raises(SchemaError, match="compares with nothing"):
             condition_of(of, operator, given)

@@ -22,11 +22,11 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.annotations import Empty
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnMetaData,
     ColumnOrder,
-    Empty,
     FileMetaData,
     KeyValue,
     RowGroup,

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.format import compact_protocol, logical
+from resilient_pq.format import annotations, compact_protocol, logical
 from resilient_pq.format import file_metadata as m
-from resilient_pq.format.file_metadata import ConvertedType, Empty, SchemaElement
-from resilient_pq.format.logical import Decimal, Integer, Kept, Plain, Time, Timestamp, TimeUnit
+from resilient_pq.format.annotations import Empty
+from resilient_pq.format.file_metadata import ConvertedType, SchemaElement
+from resilient_pq.format.logical import Decimal, Integer, Plain, Time, Timestamp, TimeUnit, Uninterpreted
 
 EVERY = [
     *(Plain(name) for name in (
@@ -95,7 +96,9 @@ def test_converted_types_alone_are_understood(converted: ConvertedType) -> None:
 
 
 def test_the_logical_type_counts_more_than_the_converted_one() -> None:
-    element = SchemaElement(name="c", converted_type=int(ConvertedType.UTF8), logicalType=m.LogicalType(JSON=Empty()))
+    element = SchemaElement(
+        name="c", converted_type=int(ConvertedType.UTF8), logicalType=annotations.LogicalType(JSON=Empty())
+    )
     assert logical.from_element(element) == logical.JSON
 
 
@@ -106,13 +109,19 @@ def test_a_decimal_without_scale_has_scale_0() -> None:
 
 
 def test_what_is_not_known_is_kept_by_name() -> None:
-    assert logical.from_element(SchemaElement(logicalType=m.LogicalType())) == Kept("UNKNOWN_ANNOTATION")
-    variant = m.LogicalType(VARIANT=m.VariantType(specification_version=1))
-    assert logical.from_element(SchemaElement(logicalType=variant)) == Kept("VARIANT", ("1",))
-    geography = m.LogicalType(GEOGRAPHY=m.GeographyType(crs="OGC:CRS84", algorithm=2))
+    assert logical.from_element(SchemaElement(logicalType=annotations.LogicalType())) == Uninterpreted(
+        "UNKNOWN_ANNOTATION"
+    )
+    variant = annotations.LogicalType(VARIANT=annotations.VariantType(specification_version=1))
+    assert logical.from_element(SchemaElement(logicalType=variant)) == Uninterpreted("VARIANT", ("1",))
+    geography = annotations.LogicalType(GEOGRAPHY=annotations.GeographyType(crs="OGC:CRS84", algorithm=2))
     assert str(logical.from_element(SchemaElement(logicalType=geography))) == "GEOGRAPHY(OGC:CRS84,THOMAS)"
-    no_unit = m.LogicalType(TIMESTAMP=m.TimeType(isAdjustedToUTC=True, unit=m.TimeUnit()))
-    assert logical.from_element(SchemaElement(logicalType=no_unit)) == Kept("UNKNOWN_ANNOTATION", ("TIMESTAMP",))
+    no_unit = annotations.LogicalType(
+        TIMESTAMP=annotations.TimeType(isAdjustedToUTC=True, unit=annotations.TimeUnitUnion())
+    )
+    assert logical.from_element(SchemaElement(logicalType=no_unit)) == Uninterpreted(
+        "UNKNOWN_ANNOTATION", ("TIMESTAMP",)
+    )
     assert logical.from_element(SchemaElement(converted_type=77)) is None
     assert logical.from_element(SchemaElement()) is None
 

@@ -14,11 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from thrift.Thrift import TType
 
-from resilient_pq.format import compact_protocol, file_metadata
+from resilient_pq.format import annotations, compact_protocol, file_metadata
+
+#: The classes of the structs and enumerations by their names.
+DECLARED = vars(annotations) | vars(file_metadata)
 
 #: Where our name is not the specification's.
 ENUMS = {"FieldRepetitionType": "Repetition"}
-STRUCTS = {"TimestampType": "TimeType"}
+STRUCTS = {"TimestampType": "TimeType", "TimeUnit": "TimeUnitUnion", "SortingColumn": "StoredSortingColumn"}
 #: Structs that carry nothing but their number, or that this version does not use.
 UNUSED = {
     "BloomFilterHeader", "BloomFilterAlgorithm", "BloomFilterHash", "BloomFilterCompression", "AesGcmV1",
@@ -44,7 +47,7 @@ def _declared(kind: str) -> Iterator[tuple[str, str]]:
 def test_enumerations_have_the_specifications_numbers() -> None:
     compared = 0
     for name, body in _declared("enum"):
-        ours = getattr(file_metadata, ENUMS.get(name, name))
+        ours = DECLARED[ENUMS.get(name, name)]
         for member, number in re.findall(r"(\w+)\s*=\s*(\d+)", body):
             if member in ours.__members__:
                 assert ours[member] == int(number), (name, member)
@@ -59,7 +62,7 @@ def test_fields_have_the_specifications_numbers_names_and_types() -> None:
         fields = re.findall(r"(\d+):\s*(?:required|optional)?\s*(list<\w+>|\w+)\s+(\w+)", body)
         if not fields or name in UNUSED:
             continue
-        ours = getattr(file_metadata, STRUCTS.get(name, name))
+        ours = DECLARED[STRUCTS.get(name, name)]
         for number, kind, field in fields:
             at, wire_type, found, arguments, _ = ours.thrift_spec[int(number)]
             assert (at, found) == (int(number), field), name

@@ -23,7 +23,7 @@ from resilient_pq.format.indexes.statistics import (
     plain_bound,
     statistics_of,
 )
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Timestamp, TimeUnit
+from resilient_pq.format.logical import Decimal, Integer, Logical, Timestamp, TimeUnit, Uninterpreted
 from resilient_pq.format.physical_values import ByteArrays
 from resilient_pq.format.schema_tree import Primitive
 
@@ -62,7 +62,7 @@ ORDERS = [
     (_node(Type.BYTE_ARRAY), Order.BYTES),
     (_node(Type.BYTE_ARRAY, logical.STRING), Order.BYTES),
     (_node(Type.BYTE_ARRAY, Decimal(20, 2)), Order.SIGNED_BYTES),
-    (_node(Type.BYTE_ARRAY, Kept("GEOMETRY")), Order.UNDEFINED),
+    (_node(Type.BYTE_ARRAY, Uninterpreted("GEOMETRY")), Order.UNDEFINED),
 ]
 
 

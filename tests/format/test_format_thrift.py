@@ -17,7 +17,7 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from resilient_pq.errors import ThriftError
-from resilient_pq.format import compact_protocol
+from resilient_pq.format import annotations, compact_protocol
 from resilient_pq.format import file_metadata as pq
 from resilient_pq.format.kernels import reference
 from resilient_pq.format.resilience_records import ChunkCopies, RowGroupRecord
@@ -59,7 +59,7 @@ def _apache(cls: Any, data: bytes) -> Any:
     It takes any header without a type for a struct's end; one with a number has no meaning.
     """
     try:
-        reference.StructReader(pq.Empty, []).decode(data, 0, compact_protocol.MAX_DEPTH)
+        reference.StructReader(annotations.Empty, []).decode(data, 0, compact_protocol.MAX_DEPTH)
     except ThriftError:
         return None
     try:
@@ -417,7 +417,7 @@ def test_lists_of_other_elements_are_refused(decode: Any) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "kind", "bits"),
-    [(pq.IntType, 3, 8), (pq.RowGroup, 4, 16), (pq.DecimalType, 5, 32), (pq.SizeStatistics, 6, 64)],
+    [(annotations.IntType, 3, 8), (pq.RowGroup, 4, 16), (annotations.DecimalType, 5, 32), (pq.SizeStatistics, 6, 64)],
 )
 def test_integers_have_the_range_of_their_type(decode: Any, cls: Any, kind: int, bits: int) -> None:
     head = {pq.RowGroup: b"\x19\x0c\x64"}.get(cls, bytes([0x10 | kind]))

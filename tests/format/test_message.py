@@ -16,18 +16,10 @@ import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.format import compact_protocol, logical
-from resilient_pq.format.file_metadata import (
-    ConvertedType,
-    FileMetaData,
-    GeographyType,
-    LogicalType,
-    Repetition,
-    SchemaElement,
-    TimeType,
-    Type,
-)
-from resilient_pq.format.file_metadata import TimeUnit as ThriftTimeUnit
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Plain, Time, Timestamp, TimeUnit
+from resilient_pq.format.annotations import GeographyType, LogicalType, TimeType
+from resilient_pq.format.annotations import TimeUnitUnion as ThriftTimeUnit
+from resilient_pq.format.file_metadata import ConvertedType, FileMetaData, Repetition, SchemaElement, Type
+from resilient_pq.format.logical import Decimal, Integer, Logical, Plain, Time, Timestamp, TimeUnit, Uninterpreted
 from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
@@ -156,9 +148,9 @@ def test_everything_that_can_be_said() -> None:
     assert nodes["j"] == Primitive("j", OPTIONAL, Type.BYTE_ARRAY, None, Decimal(40, 10))
     assert nodes["l"] == Primitive("l", OPTIONAL, Type.FIXED_LEN_BYTE_ARRAY, 12, logical.INTERVAL, -7)
     assert nodes["m"] == Primitive("m", OPTIONAL, Type.FIXED_LEN_BYTE_ARRAY, 0)
-    assert nodes["o"].logical == Kept("GEOGRAPHY", ("OGC:CRS84", "KARNEY"))
+    assert nodes["o"].logical == Uninterpreted("GEOGRAPHY", ("OGC:CRS84", "KARNEY"))
     assert nodes["q"].field_id == 9 and nodes["q"].logical == logical.MAP
-    assert nodes["r"].logical == Kept("VARIANT", ("1",))
+    assert nodes["r"].logical == Uninterpreted("VARIANT", ("1",))
     assert nodes["t"] == Group("t", OPTIONAL, ())
 
 
@@ -276,8 +268,8 @@ SIMPLE: list[tuple[Type, int | None, Logical]] = [
     (Type.INT32, None, logical.DATE),
     *((Type.INT32, None, Integer(bits, signed)) for bits in (8, 16, 32) for signed in (True, False)),
     *((Type.INT64, None, Integer(64, signed)) for signed in (True, False)),
-    (Type.BYTE_ARRAY, None, Kept("GEOMETRY")),
-    (Type.BYTE_ARRAY, None, Kept("GEOGRAPHY")),
+    (Type.BYTE_ARRAY, None, Uninterpreted("GEOMETRY")),
+    (Type.BYTE_ARRAY, None, Uninterpreted("GEOGRAPHY")),
 ]
 
 
@@ -306,7 +298,9 @@ def primitives(draw: st.DrawFn) -> Primitive:
     else:
         physical = Type.BYTE_ARRAY
         parameters = draw(st.one_of(st.tuples(crs), st.tuples(crs, algorithms)))
-        annotation = Kept("GEOMETRY" if len(parameters) == 1 and draw(st.booleans()) else "GEOGRAPHY", parameters)
+        annotation = Uninterpreted(
+            "GEOMETRY" if len(parameters) == 1 and draw(st.booleans()) else "GEOGRAPHY", parameters
+        )
     return Primitive(draw(names), draw(repetitions), physical, length, annotation, draw(field_ids))
 
 
@@ -316,8 +310,8 @@ def groups(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Group]:
         logical.LIST,
         logical.MAP,
         Plain("FILE"),
-        Kept("VARIANT"),
-        Kept("VARIANT", ("-3",)),
+        Uninterpreted("VARIANT"),
+        Uninterpreted("VARIANT", ("-3",)),
     ]
     several = st.lists(children, max_size=4).map(tuple)
     return st.builds(Group, names, repetitions, several, st.sampled_from(said), field_ids)
@@ -537,8 +531,8 @@ def test_errors_say_what_is_wrong(field: str, message: str) -> None:
         (logical.FLOAT16, Type.FLOAT, None),
         (logical.STRING, Type.FIXED_LEN_BYTE_ARRAY, 5),
         (logical.MAP, Type.BYTE_ARRAY, None),
-        (Kept("VARIANT"), Type.BYTE_ARRAY, None),
-        (Kept("GEOMETRY"), None, None),
+        (Uninterpreted("VARIANT"), Type.BYTE_ARRAY, None),
+        (Uninterpreted("GEOMETRY"), None, None),
     ],
 )
 def test_annotations_stand_where_they_may(annotation: Logical, physical: Type | None, length: int | None) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
-from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.pages import chunk_decoder, page_table
 from resilient_pq.format.pages.chunk_decoder import decode_chunk
 from resilient_pq.format.pages.page import pages_of

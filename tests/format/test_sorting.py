@@ -172,6 +172,10 @@ def test_a_column_that_the_schema_does_not_have_ends_the_order() -> None:
     schema = Schema(
         Group("schema", Repetition.REQUIRED, tuple(Primitive(n, Repetition.OPTIONAL, Type.INT32) for n in "ab"))
     )
-    columns = [file_metadata.SortingColumn(1, True), file_metadata.SortingColumn(-1), file_metadata.SortingColumn(0)]
+    columns = [
+        file_metadata.StoredSortingColumn(1, True),
+        file_metadata.StoredSortingColumn(-1),
+        file_metadata.StoredSortingColumn(0),
+    ]
     assert sorting_columns_of(schema, RowGroup([], sorting_columns=columns)) == (SortingColumn("b", True),)
     assert sorting_columns_of(schema, RowGroup([])) == ()

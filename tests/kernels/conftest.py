@@ -30,7 +30,9 @@ def load_native(name: str = "_native") -> ModuleType:
     if name == "_native_avx2" and not load_native()._runs_avx2():
         pytest.skip("this processor has no AVX2")
     try:
-        return import_module(NATIVE.removesuffix("_native") + name)
+        module = ModuleType(NATIVE.removesuffix("_native") + name)
+        vars(module).update(vars(import_module(NATIVE)) | vars(import_module(module.__name__)))
+        return module
     except ImportError as error:
         compilers = [*(sysconfig.get_config_var("CC") or "").split()[:1], "cc", "gcc", "clang", "cl"]
         if any(shutil.which(compiler) for compiler in compilers):

@@ -89,20 +89,30 @@ def test_plain_values_viewed(kernels: ModuleType, guarded: Any, pages: list[list
 
 
 @offset_types
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(
-    entries=st.lists(st.binary(max_size=40), min_size=1, max_size=9), picks=st.lists(st.integers(0, 99), max_size=40)
+    entries=st.lists(st.binary(max_size=40), min_size=1, max_size=9),
+    picks=st.lists(st.integers(0, 99), max_size=40),
+    before=st.binary(max_size=3),
+    of_entries=st.sampled_from([np.int32, np.int64]),
 )
 def test_chosen_values(
-    kernels: ModuleType, guarded: Any, *, dtype: type[Any], entries: list[bytes], picks: list[int]
+    kernels: ModuleType,
+    guarded: Any,
+    *,
+    dtype: type[Any],
+    entries: list[bytes],
+    picks: list[int],
+    before: bytes,
+    of_entries: type[Any],
 ) -> None:
-    bounds = np.cumsum([0, *map(len, entries)]).astype(np.int64)
+    bounds = np.cumsum([len(before), *map(len, entries)]).astype(of_entries)
     values = [entries[pick % len(entries)] for pick in picks]
     total = sum(map(len, values))
     with guarded(len(picks), dtype) as codes, guarded(total + 2, np.uint8) as data:
         codes[:] = [pick % len(entries) for pick in picks]
         assert kernels.chosen_size(bounds, codes) == total
-        assert kernels.copy_chosen_byte_arrays(bounds, b"".join(entries), codes, data, 2) == total + 2
+        assert kernels.copy_chosen_byte_arrays(bounds, before + b"".join(entries), codes, data, 2) == total + 2
         assert codes.tolist() == (2 + np.cumsum([len(value) for value in values], dtype=np.int64)).tolist()
         assert data[2:].tobytes() == b"".join(values)
 

@@ -33,15 +33,12 @@ def arrow(values: list[bytes], dtype: type[Any], before: bytes = b"") -> tuple[n
 
 @settings(deadline=None, max_examples=150)
 @given(values=strings, tail=short)
-def test_split_finds_the_values(kernels: ModuleType, guarded: Any, values: list[bytes], tail: bytes) -> None:
+def test_lengths_are_found(kernels: ModuleType, guarded: Any, values: list[bytes], tail: bytes) -> None:
     encoded = plain(values)
     with guarded(len(values), np.int32) as lengths:
         total = kernels.byte_array_lengths(encoded + tail, lengths)
         assert lengths.tolist() == list(map(len, values))
         assert total == sum(map(len, values))
-        with guarded(total, np.uint8) as out:
-            kernels.byte_array_split(encoded + tail, lengths, out)
-            assert out.tobytes() == b"".join(values)
 
 
 @offset_types
@@ -62,30 +59,6 @@ def test_join_fills_its_output(kernels: ModuleType, guarded: Any, dtype: type[An
     offsets, data = arrow([b"abc", b"de"], dtype, b"")
     with guarded(size, np.uint8) as out, pytest.raises(EncodingError):
         kernels.byte_array_join(offsets, data, out)
-
-
-@offset_types
-@settings(deadline=None, max_examples=100)
-@given(values=strings.filter(len), before=short, picks=st.lists(st.integers(0, 2**20), max_size=40))
-def test_gather_copies_what_is_chosen(
-    kernels: ModuleType,
-    guarded: Any,
-    *,
-    dtype: type[Any],
-    values: list[bytes],
-    before: bytes,
-    picks: list[int],
-) -> None:
-    offsets, data = arrow(values, dtype, before)
-    indices = np.array([pick % len(values) for pick in picks], np.int32)
-    chosen = [values[index] for index in indices]
-    with guarded(len(picks), np.int32) as lengths:
-        total = kernels.byte_array_gather_lengths(offsets, indices, lengths)
-        assert lengths.tolist() == list(map(len, chosen))
-        assert total == sum(map(len, chosen))
-    with guarded(total, np.uint8) as out:
-        kernels.byte_array_gather(offsets, data, indices, out)
-        assert out.tobytes() == b"".join(chosen)
 
 
 pieces = st.sampled_from([b"", b"\x00", b"a", b"a\x00", b"\xff", b"abcdefgh"])
@@ -113,11 +86,10 @@ def test_min_max_of_nothing(kernels: ModuleType) -> None:
 def test_nothing_is_nothing(kernels: ModuleType) -> None:
     none, no_bytes = np.empty(0, np.int32), np.empty(0, np.uint8)
     assert kernels.byte_array_lengths(b"", none) == 0
-    kernels.byte_array_split(b"", none, no_bytes)
     kernels.byte_array_join(np.zeros(1, np.int64), b"", no_bytes)
-    assert kernels.byte_array_gather_lengths(np.zeros(1, np.int32), none, none) == 0
-    assert kernels.byte_array_gather_lengths(np.zeros(0, np.int32), none, none) == 0
-    kernels.byte_array_gather(np.zeros(1, np.int64), b"", none, no_bytes)
+    assert kernels.chosen_size(np.zeros(1, np.int32), none) == 0
+    assert kernels.chosen_size(np.zeros(0, np.int32), none) == 0
+    assert kernels.copy_chosen_byte_arrays(np.zeros(1, np.int64), b"", none, no_bytes, 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -136,24 +108,6 @@ def test_nothing_is_nothing(kernels: ModuleType) -> None:
 def test_values_must_end_within_the_buffer(kernels: ModuleType, guarded: Any, encoded: bytes, count: int) -> None:
     with guarded(count, np.int32) as lengths, pytest.raises(EncodingError):
         kernels.byte_array_lengths(encoded, lengths)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "size"),
-    [
-        ([3, 2], 4),
-        ([3, 2], 6),
-        ([3, 3], 6),
-        ([-1, 6], 5),
-        ([6, -1], 5),
-        ([2**31 - 1, 5], 5),
-        ([3], 5),
-        ([], 5),
-    ],
-)
-def test_split_believes_no_lengths(kernels: ModuleType, guarded: Any, lengths: list[int], size: int) -> None:
-    with guarded(size, np.uint8) as out, pytest.raises(EncodingError):
-        kernels.byte_array_split(plain([b"abc", b"de"]), np.array(lengths, np.int32), out)
 
 
 def joined(kernels: ModuleType, offsets: NDArray[Any], data: bytes) -> NDArray[np.uint8]:
@@ -210,35 +164,33 @@ def test_a_value_has_less_than_two_gib(kernels: ModuleType, call: Callable[..., 
         ([-(2**63), 2**63 - 1], [0]),
     ],
 )
-def test_gather_believes_no_indices_and_no_offsets(
+def test_choosing_believes_no_indices_and_no_offsets(
     kernels: ModuleType, guarded: Any, offsets: list[int], indices: list[int]
 ) -> None:
     wide, chosen = np.array(offsets, np.int64), np.array(indices, np.int32)
-    with guarded(len(indices), np.int32) as lengths, pytest.raises(EncodingError):
-        kernels.byte_array_gather_lengths(wide, chosen, lengths)
+    with pytest.raises(EncodingError):
+        kernels.chosen_size(wide, chosen)
     with guarded(3, np.uint8) as out, pytest.raises(EncodingError):
-        kernels.byte_array_gather(wide, b"abcdef", chosen, out)
+        kernels.copy_chosen_byte_arrays(wide, b"abcdef", chosen, out, 0)
 
 
 @offset_types
 @pytest.mark.parametrize(
-    ("offsets", "size"),
-    [([0, 3, 7], 7), ([3, 6, 9], 6), ([0, 3, 6], 5), ([0, 3, 6], 7), ([2**31 - 2, 2**31 - 1], 1)],
+    ("offsets", "size"), [([0, 3, 7], 7), ([3, 6, 9], 6), ([0, 3, 6], 5), ([2**31 - 2, 2**31 - 1], 1)]
 )
-def test_gather_must_stay_in_the_data_and_fill_the_output(
+def test_chosen_values_must_stay_in_the_data_and_the_output(
     kernels: ModuleType, guarded: Any, dtype: type[Any], offsets: list[int], size: int
 ) -> None:
     indices = np.arange(len(offsets) - 1, dtype=np.int32)
     with guarded(size, np.uint8) as out, pytest.raises(EncodingError):
-        kernels.byte_array_gather(np.array(offsets, dtype), b"abcdef", indices, out)
+        kernels.copy_chosen_byte_arrays(np.array(offsets, dtype), b"abcdef", indices, out, 0)
 
 
 def test_offsets_that_nobody_chose_are_not_looked_at(kernels: ModuleType) -> None:
     offsets = np.array([0, 2, -5, 99, 3, 6], np.int32)
-    indices = np.array([4, 0, 4], np.int32)
-    lengths, out = np.empty(3, np.int32), np.empty(8, np.uint8)
-    assert kernels.byte_array_gather_lengths(offsets, indices, lengths) == 8
-    kernels.byte_array_gather(offsets, b"abcdef", indices, out)
+    indices, out = np.array([4, 0, 4], np.int32), np.empty(8, np.uint8)
+    assert kernels.chosen_size(offsets, indices) == 8
+    kernels.copy_chosen_byte_arrays(offsets, b"abcdef", indices, out, 0)
     assert out.tobytes() == b"defabdef"
 
 
@@ -248,9 +200,11 @@ def test_damaged_values_are_met_in_agreement(native: ModuleType, outcome: Any, g
     def split(kernels: ModuleType, data: bytes) -> Callable[[], Any]:
         def call() -> Any:
             lengths = np.empty(4, np.int32)
+            ends = np.empty(5, np.int64)
             with guarded(kernels.byte_array_lengths(data, lengths), np.uint8) as out:
-                kernels.byte_array_split(data, lengths, out)
-                return lengths, out.copy()
+                span = np.array([[0, len(data), 4, 4]])
+                kernels.plain_byte_arrays(data, span, np.empty(0, np.bool_), 0, ends, out, 0, False)
+                return lengths, ends, out.copy()
 
         return call
 
@@ -279,10 +233,10 @@ def test_garbage_is_met_in_agreement(
         some = np.array(offsets, dtype)
 
         def gathered(kernels: ModuleType, some: Any = some) -> Any:
-            lengths = np.empty(len(chosen), np.int32)
-            with guarded(kernels.byte_array_gather_lengths(some, chosen, lengths), np.uint8) as out:
-                kernels.byte_array_gather(some, data, chosen, out)
-                return lengths, out.copy()
+            codes = chosen.copy()
+            with guarded(kernels.chosen_size(some, codes), np.uint8) as out:
+                kernels.copy_chosen_byte_arrays(some, data, codes, out, 0)
+                return codes, out.copy()
 
         for call in (
             gathered,

@@ -22,7 +22,7 @@ from resilient_pq.format.file_metadata import (
     Statistics,
 )
 from resilient_pq.format.kernels import reference
-from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.pages.page_table import PageTable
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
-from resilient_pq.format.kernels.tables import PagePart, PageSpan
+from resilient_pq.format.kernels.page_columns import PagePart, PageSpan
 
 #: The greatest definition level, the greatest repetition level, and that from which on an entry takes a slot.
 MAXIMA = [(0, 0, 0), (1, 0, 0), (3, 0, 0), (2, 1, 2), (5, 2, 3)]

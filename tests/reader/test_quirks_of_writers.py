@@ -19,6 +19,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.checksum import signed
 from resilient_pq.format import compact_protocol, footer, kernels
+from resilient_pq.format.annotations import DecimalType, Empty, LogicalType, TimeType, TimeUnitUnion
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -26,18 +27,13 @@ from resilient_pq.format.file_metadata import (
     CompressionCodec,
     DataPageHeader,
     DataPageHeaderV2,
-    DecimalType,
     DictionaryPageHeader,
-    Empty,
     Encoding,
     FileMetaData,
-    LogicalType,
     PageHeader,
     PageType,
     RowGroup,
     SchemaElement,
-    TimeType,
-    TimeUnit,
 )
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io.memory_store import MemoryStore
@@ -268,7 +264,7 @@ def with_element(**values: Any) -> Edit:
     return edit
 
 
-EMPTY_UNIT = TimeType(isAdjustedToUTC=True, unit=TimeUnit())
+EMPTY_UNIT = TimeType(isAdjustedToUTC=True, unit=TimeUnitUnion())
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,13 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import BoundaryOrder, FileMetaData, OffsetIndex, PageLocation, SortingColumn
+from resilient_pq.format.file_metadata import (
+    BoundaryOrder,
+    FileMetaData,
+    OffsetIndex,
+    PageLocation,
+    StoredSortingColumn,
+)
 from resilient_pq.format.indexes.split_block_filter import BloomFilter, BloomFilterHeader
 from resilient_pq.io.memory_store import MemoryStore
 
@@ -94,7 +100,7 @@ async def test_statistics_are_values_as_tables_give_them(opened: Any, data: byte
         values = sum(len(row or ()) for row in rows)
         histogram = (rows.count(None), rows.count([]), 0, values)
         assert file.statistics(0, 8).definition_level_histogram == histogram
-        assert file.sorting_columns == (rpq.SortingColumn("day"), rpq.SortingColumn("at"))
+        assert file.sorting_columns == (rpq.StoredSortingColumn("day"), rpq.StoredSortingColumn("at"))
 
 
 async def test_column_index(opened: Any, data: bytes) -> None:
@@ -204,7 +210,7 @@ async def test_a_name_with_dots_is_the_column_that_has_it(first: str) -> None:
             False,
             False,
         ]
-        assert file.sorting_columns == (rpq.SortingColumn("a.b", descending=True),)
+        assert file.sorting_columns == (rpq.StoredSortingColumn("a.b", descending=True),)
 
 
 async def test_bloom_filters_exclude_most_others(opened: Any, data: bytes) -> None:
@@ -278,12 +284,12 @@ async def _result(value: Any) -> Any:
 async def test_only_an_order_that_all_row_groups_have(opened: Any, data: bytes, with_footer: WithFooter) -> None:
     def edit(metadata: FileMetaData) -> None:
         metadata.row_groups[1].sorting_columns = [
-            SortingColumn(2, False, False),
-            SortingColumn(0, True, False),
+            StoredSortingColumn(2, False, False),
+            StoredSortingColumn(0, True, False),
         ]
 
     async with opened(with_footer(data, edit)) as file:
-        assert file.sorting_columns == (rpq.SortingColumn("day"),)
+        assert file.sorting_columns == (rpq.StoredSortingColumn("day"),)
 
 
 # --- damage ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from resilient_pq.format.pages.parallel_map import SideBySide
+from resilient_pq.format.pages.chunk_encoder import SideBySide
 from resilient_pq.writer.encode_pool import EncodePool
 
 

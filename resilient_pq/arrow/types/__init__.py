@@ -1,1 +1,1 @@
-"""Arrow types and Parquet types, and what one becomes in the other."""
+"""Arrow types, Parquet types, and the conversions between them."""

@@ -1,4 +1,4 @@
-"""Between Arrow's types and Parquet's: what a column of one is in the other.
+"""Conversions between the schemas of Arrow and of Parquet.
 
 The mapping is that of pyarrow's writer and reader. What Parquet cannot say (large offsets, names of time
 zones, seconds, durations, fixed-size lists) is kept under the key ``ARROW:schema``, see `stored_schema`.
@@ -18,7 +18,7 @@ from resilient_pq.arrow.types.field import (
     MAX_NESTING,
     Field,
     in_utf8,
-    normalised,
+    normalise,
 )
 from resilient_pq.arrow.types.group_nesting import ListShape, MapShape, shape_of
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema, refined, stored_fields
@@ -123,7 +123,7 @@ def _node_of(field: Field, parents: tuple[str, ...]) -> Node:
     if field.dictionary is not None:
         if field.dictionary.children:
             raise _unwritable(path, field)
-        field = normalised(field)
+        field = normalise(field)
     nullable = field.nullable or field.kind == "n"
     repetition = Repetition.OPTIONAL if nullable else Repetition.REQUIRED
     field_id = _field_id(field)
@@ -137,7 +137,7 @@ def _node_of(field: Field, parents: tuple[str, ...]) -> Node:
             return Group(field.name, repetition, (repeated,), logical.LIST, field_id)
         case "+m":
             key, value = field.children[0].children
-            if normalised(key).kind == "n":
+            if normalise(key).kind == "n":
                 column = ".".join(path)
                 raise SchemaError(
                     f"column {column!r}: the keys of a map are never null, but have the type null",
@@ -263,7 +263,7 @@ class _ThisSchema:
 
 @lru_cache(maxsize=16)
 def _shared_fields(schema: _ThisSchema, stored: str, int96_unit: str) -> dict[int, Field]:
-    """What is found of the columns of a schema, with that value of ``ARROW:schema``; whoever asks fills it."""
+    """The fields found so far for columns of a schema with that value of ``ARROW:schema``; callers add to it."""
     return {}
 
 

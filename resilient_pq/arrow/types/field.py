@@ -69,29 +69,19 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named Arrow type.
+    """A named Arrow type."""
 
-    Attributes:
-        name: Name within its parent; may be empty, and need not be unique.
-        format: The type as the C data interface spells it; that of the indices where there is a dictionary.
-        nullable: Whether slots may be null.
-        children: The fields of a struct, the element of a list, the entries of a map.
-        dictionary: The values of a dictionary type, else None.
-        metadata: Key-value metadata in order.
-        keys_sorted: Whether the keys of a map are sorted.
-        repeated: Whether it is a list for being a repeated field of a Parquet schema, outside of any LIST: where
-            a record leaves it out it occurs no times. Nothing that Arrow knows.
-        kind: The format without its parameters: ``ts`` of ``tsu:UTC``, ``tD`` of ``tDs``, ``d`` of ``d:9,2``.
-    """
-
-    name: str
-    format: str
-    nullable: bool = True
-    children: tuple[Field, ...] = ()
-    dictionary: Field | None = None
-    metadata: tuple[tuple[bytes, bytes], ...] = ()
-    keys_sorted: bool = False
+    name: str  # name within its parent; may be empty, and need not be unique
+    format: str  # the type as the C data interface spells it; that of the indices where there is a dictionary
+    nullable: bool = True  # whether slots may be null
+    children: tuple[Field, ...] = ()  # the fields of a struct, the element of a list, the entries of a map
+    dictionary: Field | None = None  # the values of a dictionary type, else None
+    metadata: tuple[tuple[bytes, bytes], ...] = ()  # key-value metadata in order
+    keys_sorted: bool = False  # whether the keys of a map are sorted
+    #: Whether it is a list for being a repeated field of a Parquet schema, outside of any LIST: where a record
+    #: leaves it out it occurs no times. Nothing that Arrow knows.
     repeated: bool = dataclasses.field(default=False, compare=False)
+    #: The format without its parameters: ``ts`` of ``tsu:UTC``, ``tD`` of ``tDs``, ``d`` of ``d:9,2``.
     kind: str = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -100,11 +90,7 @@ class Field:
 
     @classmethod
     def of(cls, arrow: object) -> Field:
-        """The field that anything with ``__arrow_c_schema__`` describes; a `Field` is itself.
-
-        Raises:
-            SchemaError: `arrow` describes no Arrow type, or one that is nested too deeply.
-        """
+        """The field that anything with ``__arrow_c_schema__`` describes; a `Field` is itself."""
         if isinstance(arrow, Field):
             return arrow
         if not hasattr(arrow, "__arrow_c_schema__"):
@@ -182,16 +168,16 @@ _PLAIN_FORMATS = {"vu": "u", "vz": "z"}
 _VIEW_FORMATS = {"u": "vu", "U": "vu", "z": "vz", "Z": "vz"}
 
 
-def normalised(field: Field) -> Field:
+def normalise(field: Field) -> Field:
     """The plain type with the same values: what a column of this type is when it is read back.
 
     A dictionary becomes the type of its values, a view a string or binary, and decimal32 and decimal64
     a decimal128, which every Arrow library knows. The name of an extension type stays where its storage does.
     """
     format = _PLAIN_FORMATS.get(field.kind, field.format)
-    children = tuple(normalised(child) for child in field.children)
+    children = tuple(normalise(child) for child in field.children)
     if field.dictionary is not None:
-        values = normalised(field.dictionary)
+        values = normalise(field.dictionary)
         format, children = values.format, values.children
     elif field.kind == "d" and field.decimal[2] < 128:
         format = f"d:{field.decimal[0]},{field.decimal[1]}"
@@ -209,7 +195,7 @@ def with_views(field: Field) -> Field:
 
 @lru_cache(maxsize=4096)
 def shared_c(field: Field) -> Any:
-    """The same as a nanoarrow `CSchema`, of equal fields mostly the very same one, which nobody may move."""
+    """The same as a nanoarrow `CSchema`, which equal fields share, and which may not be moved."""
     return field.to_c()
 
 

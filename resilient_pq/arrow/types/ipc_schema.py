@@ -139,7 +139,7 @@ class _Table:
         self.offsets_size = reader.unpack("H", self.offsets_at)
 
     def verify(self, shape: Shape) -> None:
-        """Hold that the table, and what it points at by itself, can be read by whoever knows no more of it."""
+        """Check that a generic reader of FlatBuffers can read the table and what it points at."""
         reader = self.reader
         reader.expect(self.at, 4, 4)
         reader.expect(self.offsets_at, 4, 2)

@@ -15,7 +15,7 @@ from typing import Final
 from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
-from resilient_pq.arrow.types.field import Field, normalised
+from resilient_pq.arrow.types.field import Field, normalise
 from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
@@ -24,10 +24,10 @@ ARROW_SCHEMA_KEY: Final = "ARROW:schema"
 def encode_arrow_schema(arrow: object) -> str:
     """The value to store under ``ARROW:schema``.
 
-    Types are normalised first (see `field.normalised`), so that every version of pyarrow reads it. Metadata
+    Types are normalised first (see `field.normalise`), so that every version of pyarrow reads it. Metadata
     of the schema itself stay in it: pyarrow looks for those of pandas here and nowhere else.
     """
-    schema = replace(normalised(Field.of(arrow)), nullable=False).to_c()
+    schema = replace(normalise(Field.of(arrow)), nullable=False).to_c()
     message = io.BytesIO()
     writer = StreamWriter.from_writable(message)
     writer.write_stream(CArrayStream.from_c_arrays([], schema, validate=False))

@@ -68,7 +68,7 @@ def _is_wider(one: Field, other: Field) -> bool:
     return (one.kind, other.kind) in _WIDER
 
 
-def widened(array: Any, target: Field) -> Any:
+def widen(array: Any, target: Field) -> Any:
     """A `CArray` as one of the type `target`; the same array where it has it already."""
     part = BufferPart.of(array)
     return array if _same_form(part.field, target) else _widened(part, target)
@@ -85,39 +85,42 @@ def _widened(part: BufferPart, target: Field) -> Any:
         return make_null_array(target, part.length)
     if part.field.kind == "n":
         return _nulls(target, part.length)
-    buffers: list[Any] = []
-    children: list[Any] = []
+    if target.kind in ("vu", "vz"):
+        return make_view_array(target, part.views(), part.view_buffers(), part.valid())
+    if target.kind.startswith("+"):
+        buffers, children = _widened_children(part, target)
+    else:
+        buffers, children = _widened_buffers(part, target), []
+    return make_array(target, part.length, buffers, part.valid(), children)
+
+
+def _widened_children(part: BufferPart, target: Field) -> tuple[list[Any], list[Any]]:
+    """The buffers and the children of nested types."""
+    if target.kind == "+s":
+        return [], [_widened(part.child(at), child) for at, child in enumerate(target.children)]
+    if target.kind == "+w":
+        first, length = part.start * target.width, part.length * target.width
+        return [], [_widened(part.elements(first, length), target.children[0])]
+    starts, lengths = part.list_extents()
+    offsets = np.zeros(part.length + 1, np.int64 if target.kind == "+L" else np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    first = int(starts[0]) if part.length else 0
+    return [offsets], [_widened(part.elements(first, int(offsets[-1])), target.children[0])]
+
+
+def _widened_buffers(part: BufferPart, target: Field) -> list[Any]:
     match target.kind:
         case "u" | "z" | "U" | "Z":
-            buffers = [
-                part.offsets().astype(np.int64 if target.kind in ("U", "Z") else np.int32),
-                part.data(),
-            ]
-        case "vu" | "vz":
-            return make_view_array(target, part.views(), part.view_buffers(), part.valid())
-        case "+l" | "+L" | "+m":
-            starts, lengths = part.list_extents()
-            offsets = np.zeros(part.length + 1, np.int64 if target.kind == "+L" else np.int32)
-            np.cumsum(lengths, out=offsets[1:])
-            first = int(starts[0]) if part.length else 0
-            buffers = [offsets]
-            children = [_widened(part.elements(first, int(offsets[-1])), target.children[0])]
-        case "+w":
-            first = part.start * target.width
-            children = [_widened(part.elements(first, part.length * target.width), target.children[0])]
-        case "+s":
-            children = [_widened(part.child(at), child) for at, child in enumerate(target.children)]
+            return [part.offsets().astype(np.int64 if target.kind in ("U", "Z") else np.int32), part.data()]
         case "b":
-            buffers = [np.packbits(part.booleans(), bitorder="little")]
+            return [np.packbits(part.booleans(), bitorder="little")]
         case "d":
-            buffers = [_sign_extended(part.rows(), row_width(target)).ravel()]
+            return [_sign_extended(part.rows(), row_width(target)).ravel()]
         case "w":
-            buffers = [part.rows().ravel()]
+            return [part.rows().ravel()]
         case "ts" if part.field.unit != target.unit:
-            buffers = [micros_of(part.field, part.fixed(), part.valid())]
-        case _:
-            buffers = [part.fixed().astype(storage_dtype(target), copy=False)]
-    return make_array(target, part.length, buffers, part.valid(), children)
+            return [micros_of(part.field, part.fixed(), part.valid())]
+    return [part.fixed().astype(storage_dtype(target), copy=False)]
 
 
 def _nulls(target: Field, length: int) -> Any:

@@ -47,20 +47,14 @@ _GZIP_RESERVED = 0xE0
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How one codec compresses and decompresses.
+    """How one codec compresses and decompresses."""
 
-    Attributes:
-        decompress_into: Compressed bytes into a buffer; returns how much of it was filled.
-        compress: Bytes and level to compressed bytes; None where it is only read.
-        levels: The levels that may be asked for, as (lowest, highest); None where there are none.
-        default_level: The level when none is asked for.
-        most: Bytes that one compressed byte can stand for at most; None where there is no bound worth the name.
-    """
-
-    decompress_into: Callable[[Any, Any], int]
-    compress: Callable[[Any, int], Any] | None = None
+    decompress_into: Callable[[Any, Any], int]  # compressed bytes into a buffer; returns how much of it was filled
+    compress: Callable[[Any, int], Any] | None = None  # bytes and level to compressed bytes; None where it is only read
+    #: The levels that may be asked for, as (lowest, highest); None where there are none.
     levels: tuple[int, int] | None = None
-    default_level: int = 0
+    default_level: int = 0  # the level when none is asked for
+    #: Bytes that one compressed byte can stand for at most; None where there is no bound worth the name.
     most: int | None = None
 
 
@@ -131,11 +125,7 @@ _NAMES = {"none": CompressionCodec.UNCOMPRESSED, "lz4": CompressionCodec.LZ4_RAW
 
 
 def codec_named(name: str | None) -> CompressionCodec:
-    """The codec that a user names: "zstd", "snappy", "gzip", "brotli", "lz4" or "lz4_raw", "none" or None.
-
-    Raises:
-        SchemaError: There is no codec of this name that can be written.
-    """
+    """The codec that a user names: "zstd", "snappy", "gzip", "brotli", "lz4" or "lz4_raw", "none" or None."""
     wanted = (name or "none").lower()
     codec = _NAMES.get(wanted) or CompressionCodec.__members__.get(wanted.upper())
     if wanted == "none" or codec is CompressionCodec.UNCOMPRESSED:
@@ -149,11 +139,7 @@ def codec_named(name: str | None) -> CompressionCodec:
 
 
 def check_level(codec: CompressionCodec, level: int | None) -> int:
-    """The level to compress with: the one asked for, or the codec's default.
-
-    Raises:
-        SchemaError: The codec has no such level.
-    """
+    """The level to compress with: the one asked for, or the codec's default."""
     known = CODECS.get(codec)
     if level is None or known is None:
         return known.default_level if known else 0
@@ -166,11 +152,7 @@ def check_level(codec: CompressionCodec, level: int | None) -> int:
 
 
 def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
-    """The compressed bytes of `data`, as a buffer; `data` itself when the codec is UNCOMPRESSED.
-
-    Raises:
-        UnsupportedError: The codec is only read.
-    """
+    """The compressed bytes of `data`, as a buffer; `data` itself when the codec is UNCOMPRESSED."""
     if codec is CompressionCodec.UNCOMPRESSED:
         return data
     known = CODECS[codec].compress
@@ -180,11 +162,7 @@ def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
 
 
 def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int) -> Any:
-    """The compressed bytes of parts that follow one another, as a buffer; of one codec other than UNCOMPRESSED.
-
-    Raises:
-        UnsupportedError: The codec is only read.
-    """
+    """The compressed bytes of parts that follow one another, as a buffer; of one codec other than UNCOMPRESSED."""
     *short, last = parts
     num_short = sum(map(len, short))
     if not short:
@@ -230,12 +208,7 @@ def _headed(head: bytes, out: Any, begin: int, end: int) -> Any:
 
 
 def check_readable(codec: int) -> None:
-    """Refuse a codec whose pages cannot be decompressed.
-
-    Raises:
-        CodecUnavailableError: It is not one that this version reads.
-        UnsupportedError: There is no such codec.
-    """
+    """Refuse a codec whose pages cannot be decompressed."""
     if codec != CompressionCodec.UNCOMPRESSED:
         _reader_of(codec)
 
@@ -248,12 +221,7 @@ def _reader_of(codec: int) -> Codec:
 
 
 def decompress(codec: int, data: memoryview, size: int) -> memoryview:
-    """The `size` bytes that `data` was before it was compressed.
-
-    Raises:
-        CodecUnavailableError: The codec is not one that this version reads.
-        EncodingError: The data do not decompress, or not to exactly `size` bytes.
-    """
+    """The `size` bytes that `data` was before it was compressed."""
     if codec == CompressionCodec.UNCOMPRESSED:
         if len(data) != size:
             raise EncodingError(f"an uncompressed page has {len(data)} bytes instead of {size}")
@@ -270,29 +238,14 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
 
 
 def check_growth(codec: int, size: int, decompressed: int) -> None:
-    """Refuse a size that no data of this codec can have when they are decompressed.
-
-    Args:
-        codec: How they are compressed.
-        size: Their bytes.
-        decompressed: What they are said to become.
-
-    Raises:
-        CodecUnavailableError: The codec is not one that this version reads.
-        EncodingError: They cannot become so many bytes.
-    """
+    """Refuse a size that `size` bytes of this codec cannot have when they are decompressed."""
     most = _reader_of(codec).most
     if most is not None and decompressed > most * size:
         raise EncodingError(f"{size:,} bytes of {_codec(codec).name} data cannot become {decompressed:,}")
 
 
 def decompress_into(codec: int, data: memoryview, out: Buffer) -> None:
-    """Fill `out` with what `data` was before it was compressed, by a codec other than UNCOMPRESSED.
-
-    Raises:
-        CodecUnavailableError: The codec is not one that this version reads.
-        EncodingError: The data do not decompress, or not to exactly the size of `out`.
-    """
+    """Fill `out` with what `data` was before it was compressed, by a codec other than UNCOMPRESSED."""
     known = _reader_of(codec)
     try:
         filled = known.decompress_into(data, out)
@@ -303,18 +256,7 @@ def decompress_into(codec: int, data: memoryview, out: Buffer) -> None:
 
 
 def decompress_parts(codec: int, parts: Sequence[memoryview], sizes: Sequence[int], out: Buffer) -> None:
-    """Fill `out` with what several pieces of data were before each of them was compressed, back to back.
-
-    Args:
-        codec: How they are compressed; not UNCOMPRESSED.
-        parts: The compressed pieces.
-        sizes: Bytes of each of them in `out`, which they fill.
-        out: Room for all of them.
-
-    Raises:
-        CodecUnavailableError: The codec is not one that this version reads.
-        EncodingError: One does not decompress, or not to exactly its size.
-    """
+    """Fill `out` with what several pieces of data were before each of them was compressed, back to back."""
     joins = codec == CompressionCodec.ZSTD and len(parts) > 1
     if joins and all(zstd_frames.content_size(part) == size for part, size in zip(parts, sizes, strict=True)):
         # Every call makes a context of its own, in the time that 10 KiB take. zstd goes on with the next frame, and

@@ -24,18 +24,7 @@ _Decompress = Callable[[memoryview, NDArray[np.uint8]], int]
 
 
 def lz4_decompress_into(data: Any, out: NDArray[np.uint8]) -> int:
-    """Fill `out` from LZ4 data in whichever of the three framings fills it exactly.
-
-    Args:
-        data: The compressed bytes.
-        out: As many bytes as they were before.
-
-    Returns:
-        The size of `out`.
-
-    Raises:
-        EncodingError: The data are damaged, or not of that size.
-    """
+    """Fill `out` from LZ4 data in whichever of the three framings fills it exactly."""
     view = memoryview(data)
     framings: list[_Decompress] = [_lz4_hadoop, lz4_block_decompress_into]
     if view[: len(_LZ4_FRAME_MAGIC)] == _LZ4_FRAME_MAGIC:
@@ -65,11 +54,7 @@ def _lz4_frame(data: memoryview, out: NDArray[np.uint8]) -> int:
 
 
 def lz4_block_decompress_into(data: Any, out: NDArray[np.uint8]) -> int:
-    """Fill `out` from a bare LZ4 block, as LZ4_RAW has it; returns how much of it was filled.
-
-    Raises:
-        cramjam.DecompressionError: The block is damaged, or larger than `out`.
-    """
+    """Fill `out` from a bare LZ4 block, as LZ4_RAW has it; returns how much of it was filled."""
     # cramjam takes the first four bytes for the size of what follows where that makes sense, and those of some
     # blocks do. Behind a true size there is nothing to mistake.
     sized = len(out).to_bytes(_SIZE, "little") + bytes(data)
@@ -112,11 +97,7 @@ def _size(data: memoryview, at: int) -> int:
 
 
 def lzo1x_decompress_into(data: memoryview, out: NDArray[np.uint8]) -> int:
-    """Fill `out` from one LZO1X stream; returns how much of it was filled.
-
-    Raises:
-        EncodingError: The stream is damaged, or longer than `out`.
-    """
+    """Fill `out` from one LZO1X stream; returns how much of it was filled."""
     decompressed = _Lzo1x(bytes(data), len(out)).decompress()
     out[: len(decompressed)] = np.frombuffer(decompressed, np.uint8)
     return len(decompressed)

@@ -33,19 +33,12 @@ def _size_of_size(descriptor: int) -> int:
 
 
 def front(frame: memoryview, before: bytes, size: int) -> tuple[bytes, int] | None:
-    """What makes of a frame one of more content, where it takes the place of the frame's header.
+    """The bytes that put others before a frame's content, and how many bytes of its header they replace.
 
-    The bytes before the content become a block of their own that is not compressed (section 3.1.1.2). The other blocks
-    stay as they are: they copy from what stands before them by the distance, and such a block changes nothing else
-    that they begin with (section 3.1.1.5 has what does).
-
-    Args:
-        frame: From its header on.
-        before: What is put before its content; at most 1 KiB, as no window is smaller, and no block may be larger.
-        size: Bytes of the content, those before it counted; less than 4 GiB.
-
-    Returns:
-        It, and the bytes of the header that it replaces; None where that has more than a window and a size.
+    The bytes before the content, at most 1 KiB, become a block of their own that is not compressed (section
+    3.1.1.2). The other blocks stay as they are: they copy from what stands before them by the distance, and such a
+    block changes nothing else that they begin with (section 3.1.1.5). None where the header has more than a window
+    and a size.
     """
     if frame[: len(_MAGIC)] != _MAGIC or frame[4] & _OTHER:
         return None

@@ -30,19 +30,15 @@ class Strings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueEncoding:
-    """How one encoding turns values into bytes and back.
+    """How one encoding turns values into bytes and back."""
 
-    Attributes:
-        types: The physical types it may hold.
-        encode: Node and values to bytes; None where it is only read.
-        decode: Node and bytes into an array that is filled whole; None where it holds nothing but BYTE_ARRAY.
-        decode_byte_arrays: Bytes into an array of lengths; returns the total of bytes, and what copies them.
-            None where it holds no BYTE_ARRAY.
-    """
-
-    types: frozenset[Type]
+    types: frozenset[Type]  # the physical types it may hold
+    #: Node and values to bytes; None where it is only read.
     encode: Callable[[Primitive, Values], NDArray[np.uint8]] | None = None
+    #: Node and bytes into an array that is filled whole; None where it holds nothing but BYTE_ARRAY.
     decode: Callable[[Primitive, memoryview, NDArray[Any]], None] | None = None
+    #: Bytes into an array of lengths; returns the total of bytes, and what copies them. None where it holds no
+    #: BYTE_ARRAY.
     decode_byte_arrays: Callable[[memoryview, NDArray[np.int32]], tuple[int, Strings]] | None = None
 
 
@@ -81,11 +77,7 @@ DICTIONARY_ENCODINGS = (Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY)
 
 
 def encode_values(encoding: Encoding, node: Primitive, values: Values) -> NDArray[np.uint8]:
-    """The values of a data page.
-
-    Raises:
-        UnsupportedError: The encoding is only read, or may not hold this type.
-    """
+    """The values of a data page."""
     encode = encoding_for(encoding, node.physical_type).encode
     if encode is None:
         raise UnsupportedError(f"the encoding {encoding.name} is only read")
@@ -93,11 +85,7 @@ def encode_values(encoding: Encoding, node: Primitive, values: Values) -> NDArra
 
 
 def encoding_for(encoding: int, physical_type: Type) -> ValueEncoding:
-    """The row of the table for a page's values.
-
-    Raises:
-        UnsupportedError: This version does not know the encoding, or it may not hold this type.
-    """
+    """The row of the table for a page's values."""
     known = ENCODINGS.get(encoding)
     if known is None or physical_type not in known.types:
         name = Encoding(encoding).name if encoding in Encoding.__members__.values() else str(encoding)

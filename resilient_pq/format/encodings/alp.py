@@ -24,19 +24,13 @@ _POSITION_SIZE = 2
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What differs between FLOAT and DOUBLE.
-
-    Attributes:
-        real: Of the values.
-        unsigned: Of the same size.
-        max_exponent: The largest power of ten.
-        powers: 10 to the power of 0 and up, and the same below 0. NumPy reads the decimal literals with
-            correct rounding, as the specification demands; computing them would not do.
-    """
+    """What differs between FLOAT and DOUBLE."""
 
     real: np.dtype[Any]
-    unsigned: np.dtype[Any]
-    max_exponent: int
+    unsigned: np.dtype[Any]  # of the same size
+    max_exponent: int  # the largest power of ten
+    #: 10 to the power of 0 and up, and the same below 0. NumPy reads the decimal literals with correct rounding,
+    #: as the specification demands; computing them would not do.
     powers: tuple[tuple[Any, ...], tuple[Any, ...]]
 
     @classmethod
@@ -56,12 +50,7 @@ _DOUBLE = _Kind.of(np.float64, 18)
 
 
 def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out` with FLOAT or DOUBLE values.
-
-    Raises:
-        EncodingError: They do not decode, or are not as many as `out` has room for.
-        UnsupportedError: The page uses a mode that this version does not know.
-    """
+    """Fill `out` with FLOAT or DOUBLE values."""
     kind = _FLOAT if node.physical_type is Type.FLOAT else _DOUBLE
     if len(data) < _HEADER.size:
         raise EncodingError("an ALP page ends before its header does")

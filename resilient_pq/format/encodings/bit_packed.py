@@ -21,11 +21,7 @@ def encode_levels(levels: Levels, maximum: int) -> NDArray[np.uint8]:
 
 
 def take(data: memoryview, count: int, maximum: int, what: str) -> tuple[memoryview, memoryview]:
-    """Split `count` levels of 0 to `maximum` from what follows them.
-
-    Raises:
-        EncodingError: The page ends before they do.
-    """
+    """Split `count` levels of 0 to `maximum` from what follows them."""
     size = (count * bit_width(maximum) + 7) // 8
     if size > len(data):
         raise EncodingError(f"the {what} take {size} bytes, but the page has {len(data)} left")
@@ -33,17 +29,7 @@ def take(data: memoryview, count: int, maximum: int, what: str) -> tuple[memoryv
 
 
 def decode_levels(data: memoryview, maximum: int, out: Levels, *, lsb_first: bool = False) -> None:
-    """Fill `out` with levels.
-
-    Args:
-        data: Their bytes.
-        maximum: The greatest that the column has.
-        out: One per level.
-        lsb_first: Whether they begin at the least significant bit, against the specification.
-
-    Raises:
-        EncodingError: They do not decode, or one is greater than `maximum`.
-    """
+    """Fill `out` with levels; with `lsb_first` they are packed against the specification."""
     if lsb_first:
         kernels.rle_decode(_as_run(data, len(out)), bit_width(maximum), out)
     else:

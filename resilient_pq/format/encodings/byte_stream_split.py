@@ -27,11 +27,7 @@ def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
 
 
 def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out` with values; a page that holds more of them is read as far as they are wanted.
-
-    Raises:
-        EncodingError: There are fewer bytes than `out` needs, or no whole number of values.
-    """
+    """Fill `out` with values; a page that holds more of them is read as far as they are wanted."""
     width = fixed_width(node) or 0
     if len(data) < out.nbytes:
         raise EncodingError(f"BYTE_STREAM_SPLIT values take {out.nbytes} bytes, but the page has {len(data)}")

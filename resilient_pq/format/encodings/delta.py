@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.physical_values import ByteArrays, Values, fixed_width
+from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width
 from resilient_pq.format.schema_tree import Primitive
 
 # --- DELTA_BINARY_PACKED ------------------------------------------------------------------------------------
@@ -24,11 +24,7 @@ def encode_binary(node: Primitive, values: Values) -> NDArray[np.uint8]:
 
 
 def decode_binary(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out` with INT32 or INT64 values of DELTA_BINARY_PACKED.
-
-    Raises:
-        EncodingError: They do not decode, or are not as many as `out` has room for.
-    """
+    """Fill `out` with INT32 or INT64 values of DELTA_BINARY_PACKED."""
     del node
     kernels.delta_binary_decode(data, out)
 
@@ -38,11 +34,7 @@ def decode_binary(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConsecutiveStrings:
-    """Byte arrays that lie back to back already.
-
-    Attributes:
-        data: Their bytes.
-    """
+    """Byte arrays that lie back to back already."""
 
     data: NDArray[np.uint8]
 
@@ -52,11 +44,7 @@ class ConsecutiveStrings:
 
 
 def encode_lengths(node: Primitive, values: Values) -> NDArray[np.uint8]:
-    """DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
-
-    Raises:
-        EncodingError: A value has 2 GiB or more.
-    """
+    """DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes."""
     del node
     assert isinstance(values, ByteArrays)
     data = values.data[values.offsets[0] : values.offsets[-1]]
@@ -64,18 +52,14 @@ def encode_lengths(node: Primitive, values: Values) -> NDArray[np.uint8]:
 
 
 def _lengths(strings: ByteArrays) -> NDArray[np.int32]:
-    lengths = np.empty(len(strings), np.int32)
-    every = np.arange(len(strings), dtype=np.int32)
-    kernels.byte_array_gather_lengths(strings.offsets, every, lengths)
-    return lengths
+    lengths = np.diff(strings.offsets)
+    if strings.offsets.min() < 0 or not 0 <= lengths.min(initial=0) <= lengths.max(initial=0) <= MAX_SMALL_OFFSET:
+        raise EncodingError("offsets fall, or a value has 2**31 bytes or more")
+    return lengths.astype(np.int32, copy=False)
 
 
 def decode_lengths(data: memoryview, lengths: NDArray[np.int32]) -> tuple[int, ConsecutiveStrings]:
-    """Fill `lengths` from DELTA_LENGTH_BYTE_ARRAY; returns the bytes of all values and what copies them.
-
-    Raises:
-        EncodingError: The lengths do not decode, or go beyond the page.
-    """
+    """Fill `lengths` from DELTA_LENGTH_BYTE_ARRAY; returns the bytes of all values and what copies them."""
     start = kernels.delta_binary_decode(data, lengths)
     if lengths.min(initial=0) < 0:
         raise EncodingError(f"a byte array is said to have {lengths.min()} bytes")
@@ -89,24 +73,19 @@ def decode_lengths(data: memoryview, lengths: NDArray[np.int32]) -> tuple[int, C
 
 
 def encode_prefixes(node: Primitive, values: Values) -> NDArray[np.uint8]:
-    """DELTA_BYTE_ARRAY: how much each value shares with the one before it, then the rest of each.
-
-    Values are BYTE_ARRAY, or FIXED_LEN_BYTE_ARRAY, which store their lengths all the same.
-
-    Raises:
-        EncodingError: A value has 2 GiB or more.
-    """
+    """DELTA_BYTE_ARRAY: how much each value shares with the one before it, then the rest of each."""
     strings = values if isinstance(values, ByteArrays) else _as_strings(node, values)
     prefixes = kernels.shared_prefixes(strings.offsets, strings.data)
     # The suffixes are every other string between the beginnings of suffixes and the ends of values.
     borders = np.empty(2 * len(strings), np.int64)
     borders[0::2] = strings.offsets[:-1] + prefixes
     borders[1::2] = strings.offsets[1:]
-    suffixes = np.arange(0, len(borders), 2, dtype=np.int32)
-    lengths = np.empty(len(strings), np.int32)
-    data = np.empty(kernels.byte_array_gather_lengths(borders, suffixes, lengths), np.uint8)
-    kernels.byte_array_gather(borders, strings.data, suffixes, data)
-    return np.concatenate([kernels.delta_binary_encode(prefixes), kernels.delta_binary_encode(lengths), data])
+    small = strings.num_bytes <= MAX_SMALL_OFFSET
+    ends: NDArray[Any] = np.arange(0, len(borders), 2, dtype=np.int32 if small else np.int64)
+    data = np.empty(kernels.chosen_size(borders, ends), np.uint8)
+    kernels.copy_chosen_byte_arrays(borders, strings.data, ends, data, 0)
+    lengths = kernels.delta_binary_encode(_lengths(strings) - prefixes)
+    return np.concatenate([kernels.delta_binary_encode(prefixes), lengths, data])
 
 
 def _as_strings(node: Primitive, values: NDArray[Any]) -> ByteArrays:
@@ -119,32 +98,15 @@ def decode_prefixes(
 ) -> tuple[int, ConsecutiveStrings]:
     """Fill `lengths` from DELTA_BYTE_ARRAY; returns the bytes of all values and what copies them.
 
-    Args:
-        data: The values of a page.
-        lengths: One per value.
-        previous: The last value of the page before, which the first value builds on in files of parquet-mr
-            before 1.8 (PARQUET-246). The specification lets a page stand alone.
-
-    Raises:
-        EncodingError: They do not decode, one shares more than the one before it has, or they have 2 GiB or
-            more together.
+    In files of parquet-mr before 1.8 the first value builds on `previous`, the last one of the page before
+    (PARQUET-246).
     """
     prefixes, suffix_lengths, suffixes = _split(data, len(lengths))
     return _join(prefixes, suffix_lengths, suffixes, lengths, previous)
 
 
 def decode_fixed_prefixes(node: Primitive, data: memoryview, out: NDArray[Any], previous: bytes = b"") -> None:
-    """Fill `out` with FIXED_LEN_BYTE_ARRAY values from DELTA_BYTE_ARRAY.
-
-    Args:
-        node: The column.
-        data: The values of a page.
-        out: Room for them, a value a row.
-        previous: As of `decode_prefixes`.
-
-    Raises:
-        EncodingError: They do not decode, or one has another length than the column.
-    """
+    """Fill `out` with FIXED_LEN_BYTE_ARRAY values from DELTA_BYTE_ARRAY; see `decode_prefixes`."""
     prefixes, suffix_lengths, suffixes = _split(data, len(out))
     width = fixed_width(node) or 0
     # Before they are put together: then no length can ask for more room than the column has.

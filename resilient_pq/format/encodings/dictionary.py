@@ -25,15 +25,10 @@ MAX_BIT_WIDTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Distinct values in order of first appearance, and every value as an index to them.
-
-    Attributes:
-        values: The entries.
-        indices: uint8, uint16 or int32, by how many entries there are.
-    """
+    """Distinct values in order of first appearance, and every value as an index to them."""
 
     values: Values
-    indices: NDArray[Any]
+    indices: NDArray[Any]  # uint8, uint16 or int32, by how many entries there are
 
 
 def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
@@ -67,18 +62,14 @@ def entries_at(values: Values, positions: NDArray[np.int64]) -> Values:
 
 def strings_at(values: ByteArrays, positions: NDArray[Any]) -> ByteArrays:
     """The strings at some positions, copied back to back."""
-    chosen = np.ascontiguousarray(positions, np.int32)
-    lengths = memory_pool.empty((len(chosen),), np.int32)
-    data = memory_pool.empty((kernels.byte_array_gather_lengths(values.offsets, chosen, lengths),), np.uint8)
-    kernels.byte_array_gather(values.offsets, values.data, chosen, data)
-    return ByteArrays(_offsets(lengths, len(data)), data, values.known_utf8)
-
-
-def _offsets(lengths: NDArray[np.int32], total: int) -> NDArray[Any]:
-    offsets: NDArray[Any] = memory_pool.empty((len(lengths) + 1,), np.int32 if total <= MAX_SMALL_OFFSET else np.int64)
-    offsets[0] = 0
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
+    offsets: NDArray[Any] = memory_pool.empty((len(positions) + 1,), np.int32)
+    offsets[0], offsets[1:] = 0, positions
+    size = kernels.chosen_size(values.offsets, offsets[1:])
+    if size > MAX_SMALL_OFFSET:
+        offsets = offsets.astype(np.int64)
+    data = memory_pool.empty((size,), np.uint8)
+    kernels.copy_chosen_byte_arrays(values.offsets, values.data, offsets[1:], data, 0)
+    return ByteArrays(offsets, data, values.known_utf8)
 
 
 def encode_indices(indices: NDArray[Any], size: int) -> NDArray[np.uint8]:
@@ -90,11 +81,7 @@ def encode_indices(indices: NDArray[Any], size: int) -> NDArray[np.uint8]:
 
 
 def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
-    """The values of a dictionary page.
-
-    Raises:
-        EncodingError: The page is too short for `count` values.
-    """
+    """The values of a dictionary page."""
     most = 8 * len(data) if node.physical_type is Type.BOOLEAN else len(data)
     if count < 0 or (count > most and fixed_width(node) != 0):
         raise EncodingError(f"a dictionary of {count} values does not fit in {len(data)} bytes")
@@ -102,22 +89,17 @@ def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
         out = room_for(node, count)
         plain.decode(node, data, out)
         return out
-    lengths = memory_pool.empty((count,), np.int32)
-    total, strings = plain.decode_byte_arrays(data, lengths)
+    small = len(data) <= MAX_SMALL_OFFSET
+    offsets: NDArray[Any] = memory_pool.empty((count + 1,), np.int32 if small else np.int64)
     try:
-        values = memory_pool.empty((total,), np.uint8)
+        values = memory_pool.empty((max(len(data) - 4 * count, 0),), np.uint8)
     except (MemoryError, ValueError) as error:
-        raise EncodingError(f"the dictionary's byte arrays take {total:,} bytes") from error
-    strings.copy_to(values)
-    return ByteArrays(_offsets(lengths, len(values)), values)
+        raise EncodingError(f"the dictionary's byte arrays take {len(data):,} bytes") from error
+    return ByteArrays(offsets, values[: plain.split(data, offsets, values)])
 
 
 def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:
-    """The indices of a data page.
-
-    Raises:
-        EncodingError: They do not decode.
-    """
+    """The indices of a data page."""
     if not len(data):
         if count:
             raise EncodingError("a dictionary-encoded page has no bit width")
@@ -138,10 +120,6 @@ def begins_as_levels(data: memoryview) -> bool:
 
 
 def decode(dictionary: Values, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out`, an array of any physical type but BYTE_ARRAY.
-
-    Raises:
-        EncodingError: The indices do not decode, or one is beyond the dictionary.
-    """
+    """Fill `out`, an array of any physical type but BYTE_ARRAY."""
     assert isinstance(dictionary, np.ndarray)
     kernels.gather(dictionary, decode_indices(data, len(out)), out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from resilient_pq.format import kernels
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.physical_values import ByteArrays, Values
 from resilient_pq.format.schema_tree import Primitive
+
+_NO_FLAGS: Final = np.empty(0, np.bool_)
 
 
 def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
@@ -27,11 +29,7 @@ def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
 
 
 def encode_behind(before: Sequence[NDArray[np.uint8]], values: ByteArrays) -> NDArray[np.uint8]:
-    """The bytes of `values` behind other bytes, in one piece without being copied for it.
-
-    Raises:
-        EncodingError: The offsets of `values` fall, or lead out of their data.
-    """
+    """The bytes of `values` behind other bytes, in one piece without being copied for it."""
     if not 0 <= values.num_bytes <= len(values.data):  # before room is made for them
         raise EncodingError("offsets fall or lead out of the data")
     front = sum(map(len, before))
@@ -43,11 +41,7 @@ def encode_behind(before: Sequence[NDArray[np.uint8]], values: ByteArrays) -> ND
 
 
 def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out`, an array of any physical type but BYTE_ARRAY.
-
-    Raises:
-        EncodingError: There are fewer bytes than `out` needs.
-    """
+    """Fill `out`, an array of any physical type but BYTE_ARRAY."""
     if node.physical_type is Type.BOOLEAN:
         needed = (len(out) + 7) // 8
         _check(data, needed)
@@ -63,23 +57,25 @@ def _check(data: memoryview, needed: int) -> None:
         raise EncodingError(f"PLAIN values take {needed} bytes, but the page has {len(data)}")
 
 
+def split(data: memoryview, offsets: NDArray[Any], out: NDArray[np.uint8]) -> int:
+    """Copy byte arrays back to back into `out`, fill `offsets`, one more than there are, and return their bytes."""
+    count = len(offsets) - 1
+    span = np.array([[0, len(data), count, count]], np.int64)
+    return kernels.plain_byte_arrays(data, span, _NO_FLAGS, 0, offsets, out, 0, False)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class PlainStrings:
     """Byte arrays still behind their lengths in a page; copied out when their place is known."""
 
     data: memoryview
-    lengths: NDArray[np.int32]
+    count: int
 
     def copy_to(self, out: NDArray[np.uint8]) -> None:
         """Copy the values back to back into `out`, whose size is the sum of their lengths."""
-        kernels.byte_array_split(self.data, self.lengths, out)
+        split(self.data, memory_pool.empty((self.count + 1,), np.int64), out)
 
 
 def decode_byte_arrays(data: memoryview, lengths: NDArray[np.int32]) -> tuple[int, PlainStrings]:
-    """Fill `lengths`, one per value; returns the bytes of all values and what copies them.
-
-    Raises:
-        EncodingError: A length goes beyond the page.
-    """
-    total = kernels.byte_array_lengths(data, lengths)
-    return total, PlainStrings(data, lengths.copy())
+    """Fill `lengths`, one per value; returns the bytes of all values and what copies them."""
+    return kernels.byte_array_lengths(data, lengths), PlainStrings(data, len(lengths))

@@ -47,11 +47,7 @@ def encode_prefixed(levels: Levels, maximum: int) -> NDArray[np.uint8]:
 
 
 def take_prefixed(data: memoryview, what: str) -> tuple[memoryview, memoryview]:
-    """Split a length-prefixed run of bytes from what follows it.
-
-    Raises:
-        EncodingError: The length goes beyond the page.
-    """
+    """Split a length-prefixed run of bytes from what follows it."""
     if len(data) < _LENGTH:
         raise EncodingError(f"the page ends before the length of its {what}")
     length = int.from_bytes(data[:_LENGTH], "little")
@@ -61,11 +57,7 @@ def take_prefixed(data: memoryview, what: str) -> tuple[memoryview, memoryview]:
 
 
 def decode_levels(data: memoryview, maximum: int, out: Levels) -> None:
-    """Fill `out` with levels.
-
-    Raises:
-        EncodingError: They do not decode, or one is greater than `maximum`.
-    """
+    """Fill `out` with levels."""
     kernels.rle_decode(data, bit_width(maximum), out)
     check_maximum(out, maximum)
 
@@ -81,9 +73,6 @@ def ends_with(data: memoryview, bit_width: int, count: int) -> bool:
 
     The last bit-packed run is filled up to whole groups, or cut short behind the last value, as old writers left it.
     Run by run in Python: it is asked of damaged chunks alone.
-
-    Raises:
-        EncodingError: A run header is cut off, or has more than 32 bits.
     """
     if not bit_width and not data:
         return True  # some writers leave out what would tell nothing
@@ -112,11 +101,7 @@ def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
 
 
 def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
-    """Fill `out` with BOOLEAN values.
-
-    Raises:
-        EncodingError: They do not decode.
-    """
+    """Fill `out` with BOOLEAN values."""
     del node
     packed, _ = take_prefixed(data, "RLE booleans")
     kernels.rle_decode(packed, 1, out.view(np.uint8))

@@ -1,1 +1,1 @@
-"""What tells which rows can be where: statistics, page indexes, bloom filters, conditions. Sans-io."""
+"""Statistics, page indexes, bloom filters, and the conditions that they are compared with. Sans-io."""

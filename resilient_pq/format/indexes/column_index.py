@@ -22,27 +22,16 @@ from resilient_pq.format.schema_tree import Primitive
 
 @dataclass(frozen=True, slots=True)
 class PageSummary:
-    """What a ColumnIndex says of one data page.
+    """What a ColumnIndex says of one data page."""
 
-    Attributes:
-        bounds: Of the page's values.
-        null_count: Entries without a value.
-        num_values: Entries, nulls included.
-        sizes: Of its values in memory, and its levels.
-    """
-
-    bounds: Bounds
-    null_count: int
-    num_values: int
-    sizes: PageSizes = NO_SIZES
+    bounds: Bounds  # of the page's values
+    null_count: int  # entries without a value
+    num_values: int  # entries, nulls included
+    sizes: PageSizes = NO_SIZES  # of its values in memory, and its levels
 
 
 def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex | None:
-    """The index of a chunk; None where a page has values that no bound can be given for.
-
-    That is so for types without an order, for pages of nothing but NaN, and for byte arrays whose maximum
-    cannot be cut short.
-    """
+    """The index of a chunk; None where a page has no bounds: of types without an order, of NaN alone, or too long."""
     if order_of(node) is Order.UNDEFINED:
         return None
     minima: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What a filter asks of the values of one leaf column: its constants as the column's values compare, and bounds.
+"""Conditions of a filter on one leaf column, with constants in the form in which the column's values compare.
 
 Nulls meet no condition but NULL, as in SQL: neither ``!=`` nor ``not in`` finds them. Floating point compares as
 IEEE 754 has it: the two zeros are equal, and NaN equals nothing and has no order; so ``!=`` and ``not in`` find it,
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ from resilient_pq.format.schema_tree import Primitive
 
 
 class ConditionKind(StrEnum):
-    """What a condition asks."""
+    """Operators of conditions."""
 
     IN = "in"
     NOT_IN = "not in"
@@ -43,34 +44,33 @@ class ConditionKind(StrEnum):
     NOT_NULL = "is not null"
 
 
-_ORDERED: Final = (ConditionKind.LESS, ConditionKind.LESS_EQUAL, ConditionKind.GREATER, ConditionKind.GREATER_EQUAL)
+_COMPARISONS: Final = {
+    ConditionKind.LESS: lt,
+    ConditionKind.LESS_EQUAL: le,
+    ConditionKind.GREATER: gt,
+    ConditionKind.GREATER_EQUAL: ge,
+}
 _KINDS: Final = {"=": ConditionKind.IN, "==": ConditionKind.IN, "!=": ConditionKind.NOT_IN} | {
     kind.value: kind for kind in ConditionKind
 }
 #: The operators of filters, as pyarrow and fastparquet have them, and the two that ask for nulls.
 OPERATORS: Final = tuple(_KINDS)
-#: INT96 has days of 32 bits; nanoseconds of 64, if somebody leaves a day's bounds, are less than as many again.
+#: INT96 has days of 32 bits; its 64 bits of nanoseconds, where they exceed a day, are less than as many days again.
 _MOST_NANOS: Final = (1 << 32) * NANOS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the values of a column have to be.
-
-    Attributes:
-        node: The column.
-        kind: What is asked.
-        constants: None, one, or several where the kind is IN or NOT_IN, in their order. They are values that the
-            column's type can have, so that NumPy compares without converting: ints (BOOLEAN too; DECIMAL unscaled,
-            times and dates in the column's unit, INT96 as nanoseconds since its day 0), floats that are not NaN, or
-            bytes, which may be of any length.
-        nan: Of IN and NOT_IN, whether NaN is one of the constants.
-    """
+    """A condition on the values of a column."""
 
     node: Primitive = field(repr=False)
     kind: ConditionKind
+    #: None, one, or several where the kind is IN or NOT_IN, in their order. They are values that the column's
+    #: type can have, so that NumPy compares without converting: ints (BOOLEAN too; DECIMAL unscaled, times and
+    #: dates in the column's unit, INT96 as nanoseconds since its day 0), floats that are not NaN, or bytes,
+    #: which may be of any length.
     constants: tuple[Any, ...] = ()
-    nan: bool = False
+    nan: bool = False  # of IN and NOT_IN, whether NaN is one of the constants
 
     def may_hold(self, known: ColumnStatistics) -> bool:
         """Whether any value of which this is known may meet it; False is certain."""
@@ -78,23 +78,17 @@ class Condition:
             return known.null_count != 0
         if known.all_null:
             return False
+        if self.kind is ConditionKind.NOT_NULL:
+            return True
         low, high = self._bounds(known)
-        match self.kind:
-            case ConditionKind.IN:
-                return self._has_any(low, high) or (self.nan and known.nan_count != 0)
-            case ConditionKind.NOT_IN:
-                # Equal bounds are the value of all that are no NaN.
-                excluded = low is not None and low == high and self._has_any(low, high)
-                return not excluded or (_is_floating(self.node) and not self.nan and known.nan_count != 0)
-            case ConditionKind.LESS:
-                return low is None or bool(low < self.constants[0])
-            case ConditionKind.LESS_EQUAL:
-                return low is None or bool(low <= self.constants[0])
-            case ConditionKind.GREATER:
-                return high is None or bool(high > self.constants[0])
-            case ConditionKind.GREATER_EQUAL:
-                return high is None or bool(high >= self.constants[0])
-        return True
+        if self.kind is ConditionKind.IN:
+            return self._has_any(low, high) or (self.nan and known.nan_count != 0)
+        if self.kind is ConditionKind.NOT_IN:
+            # Equal bounds are the value of all that are no NaN.
+            excluded = low is not None and low == high and self._has_any(low, high)
+            return not excluded or (_is_floating(self.node) and not self.nan and known.nan_count != 0)
+        bound = low if self.kind in (ConditionKind.LESS, ConditionKind.LESS_EQUAL) else high
+        return bound is None or bool(_COMPARISONS[self.kind](bound, self.constants[0]))
 
     def _has_any(self, low: Any, high: Any) -> bool:
         """Whether a constant lies between bounds, both inclusive; None is none."""
@@ -125,21 +119,11 @@ class Condition:
 
 
 def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition:
-    """A condition in the words of a filter.
+    """A condition by one of `OPERATORS` and a value of a type of `scalars.from_python`, or several for IN and NOT_IN.
 
     Numbers are compared with integers and decimals exactly, fractions and numbers beyond the column's range too; for
-    columns of floating point they are rounded to its type, as 0.1 is for FLOAT.
-
-    Args:
-        node: The column.
-        operator: One of `OPERATORS`.
-        value: What a value is compared with, of a type of `scalars.from_python`, and of any type where the column has
-            nulls alone (UNKNOWN); a sequence of such for ``in`` and ``not in``; None for ``is null`` and
-            ``is not null``.
-
-    Raises:
-        SchemaError: There is no such operator, the value is of another kind than the column's, or the column's
-            values have no order.
+    columns of floating point they are rounded to its type, as 0.1 is for FLOAT. Columns of nulls alone (UNKNOWN) take
+    values of any type.
     """
     kind = _KINDS.get(operator) if isinstance(operator, str) else None
     if kind is None:
@@ -154,13 +138,11 @@ def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition
     if node.logical == logical.UNKNOWN:
         for each in value if operator in (ConditionKind.IN, ConditionKind.NOT_IN) else [value]:
             _check_value(each)
-        return Condition(
-            node, ConditionKind.IN
-        )  # the column has nulls alone, which no comparison finds, whatever the value
+        return Condition(node, ConditionKind.IN)  # no comparison finds nulls, and the column has nothing else
     if operator in (ConditionKind.IN, ConditionKind.NOT_IN):
         return _among(node, kind, [_constant(node, each) for each in value])
     constant = _constant(node, value)
-    if kind in _ORDERED:
+    if kind in _COMPARISONS:
         return _ordered(node, kind, constant)
     if constant.is_nan:
         return Condition(node, kind)  # NaN equals nothing, itself neither
@@ -169,25 +151,15 @@ def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition
 
 @dataclass(frozen=True, slots=True)
 class _Constant:
-    """A constant that may still be one that no value of the column has.
+    """A constant that may still be one that no value of the column has."""
 
-    Attributes:
-        number: As values of the column compare.
-        is_nan: Whether it is NaN.
-        beyond: 1 or -1 where it is a finite number beyond all those of a floating-point column.
-    """
-
-    number: Any
-    is_nan: bool = False
-    beyond: int = 0
+    number: Any  # as values of the column compare
+    is_nan: bool = False  # whether it is NaN
+    beyond: int = 0  # 1 or -1 where it is a finite number beyond all those of a floating-point column
 
 
 def _check_value(value: Any) -> None:
-    """Refuse a null.
-
-    Raises:
-        SchemaError: It is one.
-    """
+    """Refuse a null."""
     if value is None or (isinstance(value, dt.datetime) and value != value):  # noqa: PLR0124 (pandas' NaT)
         hint = 'ask for nulls with the operators "is null" and "is not null"'
         raise SchemaError(f"{value!r} compares with nothing", hint=hint)

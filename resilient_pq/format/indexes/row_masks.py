@@ -1,4 +1,4 @@
-"""Conditions on the values of a leaf column, whole arrays at a time: which of its rows meet one."""
+"""Masks of the rows of a leaf column whose values meet a condition."""
 
 from __future__ import annotations
 
@@ -22,16 +22,8 @@ _FEW: Final = 8
 _WORD: Final = 8
 
 
-def rows_that_meet(condition: Condition, column: LeafColumn) -> Mask:
-    """Which rows of a column meet a condition.
-
-    Args:
-        condition: On the column's values.
-        column: Without repetition, so that a slot is a row.
-
-    Raises:
-        FormatError: A decimal has more bytes than any can have.
-    """
+def matching_rows(condition: Condition, column: LeafColumn) -> Mask:
+    """Which rows of a column, which has no repetition, meet a condition."""
     present, count = column.present, column.num_rows
     if condition.kind is ConditionKind.NULL:
         return np.zeros(count, np.bool_) if present is None else ~present
@@ -129,11 +121,7 @@ def _byte_arrays(rows: NDArray[np.uint8]) -> ByteArrays:
 
 
 def _extended(values: ByteArrays) -> NDArray[np.uint8]:
-    """Big-endian two's complement of any length as rows of the longest decimal's, with the sign before them.
-
-    Raises:
-        FormatError: A value is longer.
-    """
+    """Big-endian two's complement of any length as rows of the longest decimal's, with the sign before them."""
     lengths = np.diff(values.offsets)
     rows = np.zeros((len(values), MAX_DECIMAL_BYTES), np.uint8)
     for length in np.unique(lengths).tolist():
@@ -196,10 +184,7 @@ def _among_bytes(values: ByteArrays, constants: list[bytes]) -> Mask:
 
 
 def _order(values: ByteArrays, rows: NDArray[np.int64], constant: bytes) -> NDArray[np.int8]:
-    """For some values -1, 0 or 1, as they are less than, equal to or greater than a constant, byte by byte.
-
-    Words of both are compared, as if zeros followed the last byte; where all are equal, the lengths decide.
-    """
+    """-1, 0 or 1 for each value that is less than, equal to or greater than a constant, byte by byte."""
     starts = values.offsets[:-1][rows].astype(np.int64)
     lengths = values.offsets[1:][rows].astype(np.int64) - starts
     order: NDArray[np.int8] = np.sign(lengths - len(constant)).astype(np.int8)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
 from resilient_pq.format import compact_protocol, kernels
+from resilient_pq.format.annotations import Empty
 from resilient_pq.format.compact_protocol import I32, field
 from resilient_pq.format.encodings import plain
-from resilient_pq.format.file_metadata import Empty, Type
+from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.physical_values import ByteArrays, Values, fixed_width
 from resilient_pq.format.schema_tree import Primitive
 
@@ -59,22 +60,15 @@ class BloomFilterHeader:
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """The bits of a column chunk's filter.
+    """The bits of a column chunk's filter."""
 
-    Attributes:
-        blocks: uint32 of shape (blocks, 8).
-    """
-
-    blocks: NDArray[np.uint32]
+    blocks: NDArray[np.uint32]  # uint32 of shape (blocks, 8)
 
     @classmethod
     def sized(cls, num_distinct: int, false_positives: float) -> BloomFilter:
         """An empty filter for `num_distinct` values, at most a share of `false_positives` of others passing.
 
         The size is a power of two, as parquet-java's is, and `MAX_BYTES` at most, however many pass then.
-
-        Raises:
-            SchemaError: `false_positives` does not lie between 0 and 1.
         """
         if not 0.0 < false_positives < 1.0:
             raise SchemaError(f"false_positives is {false_positives}; it is a share, 0.01 for 1 %")
@@ -83,19 +77,11 @@ class BloomFilter:
         return cls(np.zeros((min(size, MAX_BYTES) // _BLOCK_BYTES, _WORDS), np.uint32))
 
     def insert(self, node: Primitive, values: Values) -> None:
-        """Add every value.
-
-        Raises:
-            UnsupportedError: BOOLEAN columns have no filters.
-        """
+        """Add every value."""
         kernels.bloom_insert(self.blocks, hashes_of(node, values))
 
     def may_contain(self, node: Primitive, values: Values) -> NDArray[np.bool_]:
-        """For every value, False where it is certainly not in the chunk.
-
-        Raises:
-            UnsupportedError: BOOLEAN columns have no filters.
-        """
+        """For every value, False where it is certainly not in the chunk."""
         return kernels.bloom_contains(self.blocks, hashes_of(node, values))
 
     def may_contain_plain(self, values: Sequence[bytes]) -> NDArray[np.bool_]:
@@ -135,13 +121,7 @@ class BloomFilter:
 
     @classmethod
     def from_bytes(cls, data: Any) -> BloomFilter:
-        """Read header and bits; bytes behind them are left alone.
-
-        Raises:
-            ThriftError: The header does not parse.
-            UnsupportedError: The filter is of a kind that this version does not know.
-            FormatError: The bits are not all there, or no whole number of blocks.
-        """
+        """Read header and bits; bytes behind them are left alone."""
         view = memoryview(data)
         header, start = compact_protocol.decode(BloomFilterHeader, view, what="bloom filter header")
         known = header.algorithm.BLOCK, header.hash.XXHASH, header.compression.UNCOMPRESSED
@@ -156,44 +136,27 @@ class BloomFilter:
 
 @dataclass(frozen=True, slots=True)
 class FilterOptions:
-    """How the filters of a column are sized.
+    """How the filters of a column are sized."""
 
-    Attributes:
-        ndv: Distinct values that a filter has room for; None sizes it by those that are there.
-        fpp: Share of other values that pass when so many were added.
-    """
-
-    ndv: int | None = None
-    fpp: float = 0.05
+    ndv: int | None = None  # distinct values that a filter has room for; None sizes it by those that are there
+    fpp: float = 0.05  # share of other values that pass when so many were added
 
 
 def filter_of(node: Primitive, values: Values, options: FilterOptions) -> BloomFilter:
-    """The filter of these values; any of them may stand more than once.
-
-    Raises:
-        UnsupportedError: BOOLEAN columns have no filters.
-    """
+    """The filter of these values; any of them may stand more than once."""
     made = BloomFilter.sized(len(values) if options.ndv is None else options.ndv, options.fpp)
     made.insert(node, values)
     return made.folded(options.fpp) if options.ndv is None else made
 
 
 def header_size(data: Any) -> tuple[int, int]:
-    """Bytes of the header at the front of `data`, and of the bits behind it.
-
-    Raises:
-        ThriftError: The header does not parse.
-    """
+    """Bytes of the header at the front of `data`, and of the bits behind it."""
     header, start = compact_protocol.decode(BloomFilterHeader, memoryview(data), what="bloom filter header")
     return start, header.numBytes
 
 
 def hashes_of(node: Primitive, values: Values) -> NDArray[np.uint64]:
-    """xxh64 of every value in PLAIN encoding, without the lengths of byte arrays.
-
-    Raises:
-        UnsupportedError: BOOLEAN columns have no filters.
-    """
+    """xxh64 of every value in PLAIN encoding, without the lengths of byte arrays."""
     if node.physical_type is Type.BOOLEAN:
         raise UnsupportedError("BOOLEAN columns have no bloom filters")
     if isinstance(values, ByteArrays):

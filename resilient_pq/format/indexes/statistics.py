@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.encodings.dictionary import Dictionary, entries_at
 from resilient_pq.format.file_metadata import SizeStatistics, Statistics, Type
-from resilient_pq.format.logical import Decimal, Integer, Kept
+from resilient_pq.format.logical import Decimal, Integer, Uninterpreted
 from resilient_pq.format.physical_values import ByteArrays, Levels, Values, is_uniform
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
@@ -47,7 +47,7 @@ class Order(Enum):
 def order_of(node: Primitive) -> Order:
     """The order that TYPE_ORDER gives the values of a column."""
     annotation = node.logical
-    if isinstance(annotation, Kept) or annotation in (logical.INTERVAL, logical.UNKNOWN):
+    if isinstance(annotation, Uninterpreted) or annotation in (logical.INTERVAL, logical.UNKNOWN):
         return Order.UNDEFINED
     match node.physical_type:
         case Type.BOOLEAN:
@@ -67,17 +67,11 @@ def order_of(node: Primitive) -> Order:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Smallest and largest of some values; both are None where nothing could be said.
+    """Smallest and largest of some values; both are None where nothing could be said."""
 
-    Attributes:
-        low: The smallest value, as a number or bytes that compare in the column's order.
-        high: The largest value.
-        nan_count: NaNs among the values, which never are bounds; None for types that have none.
-    """
-
-    low: Any
+    low: Any  # the smallest value, as a number or bytes that compare in the column's order
     high: Any
-    nan_count: int | None = None
+    nan_count: int | None = None  # NaNs among the values, which never are bounds; None for types that have none
 
     def merged(self, other: Bounds) -> Bounds:
         """Bounds of both sets of values together."""
@@ -114,10 +108,7 @@ def bounds_of(node: Primitive, values: Values) -> Bounds:
 
 
 class DictionaryBounds:
-    """What `bounds_of` says of runs of values, by the entries of a dictionary that they are.
-
-    For strings and rows of bytes: to compare numbers is quicker than to look up which entries they are.
-    """
+    """Bounds of runs of strings or rows of bytes by the entries of a dictionary that they are."""
 
     def __init__(self, node: Primitive, built: Dictionary) -> None:
         """Know the values of a column by their dictionary."""
@@ -240,17 +231,11 @@ def statistics_of(node: Primitive, bounds: Bounds, null_count: int) -> Statistic
 
 @dataclass(frozen=True, slots=True)
 class PageSizes:
-    """Of one data page.
+    """Of one data page."""
 
-    Attributes:
-        byte_array_bytes: Bytes of its BYTE_ARRAY values, without their lengths; None for other types.
-        repetition_levels: How often each level stands in it, from 0 on; empty where it is left out.
-        definition_levels: The same of definition levels.
-    """
-
-    byte_array_bytes: int | None = None
-    repetition_levels: tuple[int, ...] = ()
-    definition_levels: tuple[int, ...] = ()
+    byte_array_bytes: int | None = None  # bytes of its BYTE_ARRAY values, without their lengths; None for other types
+    repetition_levels: tuple[int, ...] = ()  # how often each level stands in it, from 0 on; empty where it is left out
+    definition_levels: tuple[int, ...] = ()  # the same of definition levels
 
 
 #: Of a page whose schema and null count tell everything.

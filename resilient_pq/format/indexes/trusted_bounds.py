@@ -1,7 +1,7 @@
 """Statistics as a reader may trust them: of column chunks, and of the pages that a ColumnIndex describes.
 
-What a file says of its values is believed only as far as its column order, its writer and the specification
-allow (parquet.thrift, Statistics and ColumnOrder; PageIndex.md). What cannot be believed is None, never an error: only
+Statistics are used only as far as its column order, its writer and the specification
+allow (parquet.thrift, Statistics and ColumnOrder; PageIndex.md). What cannot be trusted is None, never an error: only
 a ColumnIndex that contradicts itself is one.
 """
 
@@ -139,7 +139,7 @@ _NOTHING = _Bounds()
 
 
 def chunk_statistics(file: FileMetaData, leaf: Leaf, chunk: ColumnMetaData) -> ColumnStatistics:
-    """What a footer says of a column chunk's values, as far as it can be believed."""
+    """The statistics of a column chunk in the footer, as far as they can be trusted."""
     found = chunk.statistics or Statistics()
     bounds, exact = _chunk_bounds(file, leaf, found)
     null_count = _count(found.null_count, chunk.num_values)
@@ -235,11 +235,7 @@ def _distrusted(created_by: str | None, node: Primitive) -> bool:
 
 
 def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes | None) -> _Bounds:
-    """Bounds of their bytes.
-
-    Raises:
-        FormatError: They are no values of the column, or the wrong way round.
-    """
+    """Bounds of their bytes."""
     lowest = None if low is None else from_plain(node, low)
     highest = None if high is None else from_plain(node, high)
     if order_of(node) in _FLOATING:
@@ -255,7 +251,7 @@ def _float_bounds(low: float | None, high: float | None) -> _Bounds:
     """NaN is no bound, and a bound of zero stands for both zeros.
 
     Beside a NaN the other bound says nothing either: it was found by comparing with it. Under IEEE_754_TOTAL_ORDER a
-    NaN tells that there is nothing but NaN.
+    NaN means that all values are NaN.
     """
     if any(bound is not None and math.isnan(bound) for bound in (low, high)):
         return _NOTHING
@@ -288,11 +284,7 @@ class DecodedColumnIndex:
 
 
 def decode_column_index(file: FileMetaData, leaf: Leaf, index: ColumnIndex) -> DecodedColumnIndex:
-    """What a ColumnIndex says of each page, as far as it can be believed.
-
-    Raises:
-        FormatError: Its lists do not belong together, or a bound is no value of the column.
-    """
+    """The statistics of each page in a ColumnIndex, as far as they can be trusted."""
     count = len(index.null_pages)
     _check_lengths(leaf, index, count)
     order = bounds_order_of(file, leaf)
@@ -305,7 +297,7 @@ def decode_column_index(file: FileMetaData, leaf: Leaf, index: ColumnIndex) -> D
 
 
 def _boundary_order(stated: int, pages: Sequence[ColumnStatistics]) -> BoundaryOrder:
-    """The order that is stated, if the bounds are in it: whoever searches them would miss pages else."""
+    """The order that is stated, if the bounds are in it, as a binary search misses pages otherwise."""
     filled = [page for page in pages if not page.all_null]
     if any(page.low is None or page.high is None for page in filled):
         return BoundaryOrder.UNORDERED

@@ -1,7 +1,7 @@
 """The loops that time is spent in, compiled where possible and in NumPy everywhere else.
 
 `reference` defines every kernel; `_native` may replace any of them with a compiled one of the same meaning, and
-`_native_avx2` has those of them that are faster when compiled for processors with AVX2, and the others from there.
+`_native_avx2` those that are faster when compiled for processors with AVX2.
 Which are used is decided once, at import, by the environment variable ``RESILIENT_PQ_KERNELS``:
 
 =============  ===============================================================================
@@ -24,114 +24,52 @@ from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from resilient_pq.format.kernels import reference
-from resilient_pq.format.kernels.reference import KeptStructs, StructField
-
-__all__ = [
-    "KeptStructs",
-    "StructField",
-    "StructReader",
-    "active",
-    "bloom_contains",
-    "bloom_insert",
-    "byte_array_gather",
-    "byte_array_gather_lengths",
-    "byte_array_hashes",
-    "byte_array_join",
-    "byte_array_lengths",
-    "byte_array_min_max",
-    "byte_array_split",
-    "chosen_size",
-    "compact",
-    "compact_offsets",
-    "copy_chosen_byte_arrays",
-    "decimals_narrow",
-    "decimals_widen",
-    "delta_binary_decode",
-    "delta_binary_encode",
-    "dictionary_build",
-    "dictionary_build_byte_arrays",
-    "dictionary_pages",
-    "distinct_in_runs",
-    "distinct_in_runs_byte_arrays",
-    "entries_in_order",
-    "find_all",
-    "gather",
-    "join_prefixes",
-    "join_streams",
-    "level_counts",
-    "list_offsets",
-    "lists_in_order",
-    "mark_used",
-    "number_min_max",
-    "optional_in_order",
-    "page_headers",
-    "page_levels",
-    "plain_byte_arrays",
-    "plain_pages",
-    "plain_views",
-    "rle_decode",
-    "rle_encode",
-    "row_entries",
-    "row_hashes",
-    "row_min_max",
-    "shared_prefixes",
-    "shred_optional",
-    "shred_repeated",
-    "slot_validity",
-    "split_streams",
-    "spread",
-    "unpack_bits_msb",
-    "utf8_valid",
-    "views_join",
-    "views_of",
-]
+from resilient_pq.format.kernels.reference import KeptStructs as KeptStructs
+from resilient_pq.format.kernels.reference import StructField as StructField
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 
-def _choose(wanted: str) -> ModuleType:
-    """The module that the environment asks for."""
+def _choose(wanted: str) -> list[ModuleType]:
+    """The compiled modules that the environment asks for; a kernel is taken from the first that has it."""
     if wanted not in ("auto", "native", "baseline", "reference"):
         raise ValueError(f"RESILIENT_PQ_KERNELS is {wanted!r}, not auto, native, baseline or reference")
     if wanted == "reference":
-        return reference
+        return []
     try:
-        native = import_module(f"{__name__}._native")
+        chosen = [import_module(f"{__name__}._native")]
     except ImportError as error:
         if wanted == "auto":
-            return reference
+            return []
         raise ImportError(
             f"RESILIENT_PQ_KERNELS={wanted}, but the compiled kernels cannot be imported: install resilient_pq"
             f" where a C compiler is at hand, or unset the variable ({error})"
         ) from error
-    if wanted != "baseline" and native._runs_avx2():
+    if wanted != "baseline" and chosen[0]._runs_avx2():
         with suppress(ImportError):  # a compiler that knows no AVX2
-            return import_module(f"{__name__}._native_avx2")
-    return native
+            chosen.insert(0, import_module(f"{__name__}._native_avx2"))
+    return chosen
 
 
 _chosen = _choose(os.environ.get("RESILIENT_PQ_KERNELS", "auto"))
 
 
 def _kernel(definition: _Kernel) -> _Kernel:
-    """The chosen module's own version of a kernel, or the definition itself."""
-    chosen: _Kernel = getattr(_chosen, definition.__name__, definition)
-    return chosen
+    """The compiled version of a kernel, or its definition where there is none."""
+    compiled: Any = (getattr(module, definition.__name__, None) for module in _chosen)
+    return next(filter(None, compiled), definition)
 
 
-active: Final[str] = "reference" if _chosen is reference else "native"
+active: Final[str] = "native" if _chosen else "reference"
 """Which kernels are used, ``native`` or ``reference``."""
 
 StructReader = _kernel(reference.StructReader)
 bloom_contains = _kernel(reference.bloom_contains)
 bloom_insert = _kernel(reference.bloom_insert)
-byte_array_gather = _kernel(reference.byte_array_gather)
-byte_array_gather_lengths = _kernel(reference.byte_array_gather_lengths)
 byte_array_hashes = _kernel(reference.byte_array_hashes)
 byte_array_join = _kernel(reference.byte_array_join)
 byte_array_lengths = _kernel(reference.byte_array_lengths)
 byte_array_min_max = _kernel(reference.byte_array_min_max)
-byte_array_split = _kernel(reference.byte_array_split)
 chosen_size = _kernel(reference.chosen_size)
 compact = _kernel(reference.compact)
 compact_offsets = _kernel(reference.compact_offsets)

@@ -18,7 +18,7 @@ from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.file_metadata import PageType, Type
-from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.pages.decoded_strings import ByteArrayValues, ByteViewValues
 from resilient_pq.format.pages.decoded_values import DecodedValues, FixedValues, PageRun, PageValues
 from resilient_pq.format.pages.page import DataPage, Page, open_data_page
@@ -39,20 +39,9 @@ def decode_chunk(
     *,
     views: bool = False,
 ) -> LeafColumn:
-    """The column that the pages of a chunk hold.
+    """The column in the pages of a chunk: all of them, or the dictionary page and those that cover `num_rows` rows.
 
-    Args:
-        leaf: The column.
-        codec: How the pages are compressed.
-        pages: All pages of the chunk, or the dictionary page and those of some rows.
-        num_rows: The rows that the pages cover.
-        quirks: What their writer is known to get wrong.
-        views: Whether byte arrays become views of the pages, which then stay in memory: those of an uncompressed
-            `PageTable` in that of its bytes.
-
-    Raises:
-        FormatError: The pages are damaged, or do not cover `num_rows` rows.
-        UnsupportedError: The pages use what this version does not read.
+    With `views`, byte arrays become views of the pages, which then stay in memory.
     """
     table = pages if isinstance(pages, PageTable) else PageTable.of(pages)
     num_entries = table.num_entries

@@ -1,12 +1,12 @@
-"""Column chunks, written: the levels and values of one leaf over a row group become pages."""
+"""Encoding of column chunks: the levels and values of one leaf over a row group become pages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,44 +36,41 @@ from resilient_pq.format.pages.encoding_choice import Choice, choose
 from resilient_pq.format.pages.open_chunk import concatenate
 from resilient_pq.format.pages.page_encoder import EncodedPage, PageCut, cut_pages, data_page, dictionary_page
 from resilient_pq.format.pages.page_sums import PageSums, sums_of
-from resilient_pq.format.pages.parallel_map import SideBySide, one_by_one
 from resilient_pq.format.physical_values import LeafData, check_values
 from resilient_pq.format.schema_tree import Leaf
+
+T = TypeVar("T")
+
+
+class SideBySide(Protocol):
+    """Makes calls that do not depend on one another, in any order and in several threads."""
+
+    def __call__(self, calls: Sequence[Callable[[], T]], /) -> list[T]:
+        """The results in the order of the calls, when all have ended."""
+
+
+def one_by_one(calls: Sequence[Callable[[], T]], /) -> list[T]:
+    """The results of calls that are made in the caller's thread, one after the other."""
+    return [call() for call in calls]
 
 
 @dataclass(slots=True)
 class EncodedChunk:
-    """A column chunk ready to be placed in a file; its offsets count from its own first byte until then.
+    """A column chunk ready to be placed in a file; its offsets count from its own first byte until then."""
 
-    Attributes:
-        buffers: Headers and bodies in order.
-        size: Their bytes together.
-        metadata: What the footer says of it.
-        offset_index: Locations of its data pages; None where the rows of a page are not known.
-        column_index: Bounds of its data pages; None where they cannot be given.
-        headers: Copies of all page headers, back to back.
-        header_crcs: CRC32 of each page header.
-        crc: CRC32 of the whole chunk, headers included.
-        digest: xxh3-64 of the whole chunk, where its CRC32 may be that of another too.
-        page_sums: Of its pages; None where they are not known.
-        dictionary_page: Where the dictionary page lies; None without one.
-        dictionary_body: Its bytes as stored.
-        bloom_filter: Its bloom filter as stored; None without one.
-    """
-
-    buffers: list[Any]
-    size: int
-    metadata: ColumnMetaData
-    offset_index: OffsetIndex | None
-    column_index: ColumnIndex | None
-    headers: bytes
-    header_crcs: list[int]
-    crc: int
-    dictionary_page: PageLocation | None
-    dictionary_body: memoryview | bytes | None
-    bloom_filter: bytes | None = None
-    digest: int | None = None
-    page_sums: PageSums | None = None
+    buffers: list[Any]  # headers and bodies in order
+    size: int  # their bytes together
+    metadata: ColumnMetaData  # what the footer says of it
+    offset_index: OffsetIndex | None  # locations of its data pages; None where the rows of a page are not known
+    column_index: ColumnIndex | None  # bounds of its data pages; None where they cannot be given
+    headers: bytes  # copies of all page headers, back to back
+    header_crcs: list[int]  # CRC32 of each page header
+    crc: int  # CRC32 of the whole chunk, headers included
+    dictionary_page: PageLocation | None  # where the dictionary page lies; None without one
+    dictionary_body: memoryview | bytes | None  # its bytes as stored
+    bloom_filter: bytes | None = None  # its bloom filter as stored; None without one
+    digest: int | None = None  # xxh3-64 of the whole chunk, where its CRC32 may be that of another too
+    page_sums: PageSums | None = None  # of its pages; None where they are not known
 
     def place(self, offset: int) -> None:
         """Make all offsets absolute: the chunk's first byte lies at `offset`."""
@@ -117,14 +114,7 @@ class _Pages:
 def encode_chunk(
     leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions, side_by_side: SideBySide = one_by_one
 ) -> EncodedChunk:
-    """The pages of `pieces`, which follow one another, as one column chunk.
-
-    Args:
-        leaf: The leaf.
-        pieces: Its levels and values.
-        options: How they are written.
-        side_by_side: Makes the calls that give the chunk's data pages.
-    """
+    """The pages of `pieces`, which follow one another, as one column chunk."""
     data = concatenate(leaf, pieces)
     check_values(leaf, data)
     chosen = choose(leaf, data, options)

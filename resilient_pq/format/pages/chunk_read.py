@@ -14,30 +14,19 @@ from resilient_pq.format.schema_tree import Leaf
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """One column chunk to fetch and decode.
+    """One column chunk to fetch and decode."""
 
-    Attributes:
-        row_group: Ordinal of its row group.
-        leaf: Its column.
-        metadata: What the footer says of it.
-        range: Its bytes.
-        num_rows: Rows of its row group.
-        slack: Bytes of `range` behind what the footer says, for writers that counted too few.
-        quirks: What is known of its writer.
-        file: The data file that a summary names for it, relative to the summary's folder; None where it lies in
-            the file itself. Whether `range` lies within a data file is still to be seen.
-        pages: Which of its pages to read; None for all.
-    """
-
-    row_group: int
+    row_group: int  # ordinal of its row group
     leaf: Leaf
-    metadata: ColumnMetaData
+    metadata: ColumnMetaData  # what the footer says of it
     range: ByteRange
-    num_rows: int
-    slack: int = 0
-    quirks: Quirks = NO_QUIRKS
+    num_rows: int  # rows of its row group
+    slack: int = 0  # bytes of `range` behind what the footer says, for writers that counted too few
+    quirks: Quirks = NO_QUIRKS  # what is known of its writer
+    #: The data file that a summary names for it, relative to the summary's folder; None where it lies in the
+    #: file itself. Whether `range` lies within a data file is still to be seen.
     file: str | None = None
-    pages: SelectedPages | None = None
+    pages: SelectedPages | None = None  # which of its pages to read; None for all
 
     @property
     def whole(self) -> ChunkRead:

@@ -1,4 +1,4 @@
-"""The byte arrays of a column chunk while they come out of its pages: into offsets and data, or as views."""
+"""Byte arrays of a column chunk as its pages are decoded: as offsets and data, or as views."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, Strings, delta, dictionary, encoding_for
 from resilient_pq.format.file_metadata import Encoding, Type
-from resilient_pq.format.kernels.tables import PageSpan
-from resilient_pq.format.pages.decoded_values import PageRun, PageValues, known
+from resilient_pq.format.kernels.page_columns import PageSpan
+from resilient_pq.format.pages.decoded_values import PageRun, PageValues, require_dictionary
 from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, ByteViews
 from resilient_pq.format.schema_tree import Primitive
 
@@ -31,14 +31,7 @@ class ByteArrayValues:
     keeps_pages: ClassVar[bool] = False
 
     def __init__(self, node: Primitive, num_entries: int, num_bytes: int, most_small: int = MAX_SMALL_OFFSET) -> None:
-        """Make room for so many entries.
-
-        Args:
-            node: The column.
-            num_entries: Entries of the chunk.
-            num_bytes: What its data pages have, decompressed, as their headers say.
-            most_small: Bytes beyond which offsets have 64 bits.
-        """
+        """Make room for entries of data pages with `num_bytes`; offsets have 64 bits beyond `most_small` bytes."""
         self._offsets: NDArray[Any] = memory_pool.empty((num_entries + 1,), np.int32)
         self._offsets[0] = 0
         self._num_bytes = num_bytes
@@ -68,7 +61,7 @@ class ByteArrayValues:
             )
             self._coded = stop
         else:
-            entries: _Entries = known(self._dictionary)
+            entries: _Entries = require_dictionary(self._dictionary)
             codes, out = entries.codes(self._offsets.dtype), self._offsets[1:]
             kernels.dictionary_pages(run.buffer, spans, run.present, run.slot, codes, out)
             valid = entries.known_utf8
@@ -81,7 +74,7 @@ class ByteArrayValues:
         self._pages.look_at(page)
         slots = self._offsets[page.slots.start + 1 : page.slots.stop + 1]
         if page.data.encoding in DICTIONARY_ENCODINGS and page.num_present:
-            entries: _Entries = known(self._dictionary)
+            entries: _Entries = require_dictionary(self._dictionary)
             indices = dictionary.decode_indices(page.data.values, page.num_present)
             kernels.gather(entries.codes(slots.dtype), indices, slots[: page.num_present])
             if page.present is not None:
@@ -110,7 +103,7 @@ class ByteArrayValues:
         """Copy the values of which there are only codes, and put their offsets in the place of these."""
         if self._coded == self._filled:
             return
-        entries: _Entries = known(self._dictionary)
+        entries: _Entries = require_dictionary(self._dictionary)
         coded = slice(self._coded + 1, self._filled + 1)
         self._make_room(kernels.chosen_size(entries.offsets, self._offsets[coded]))
         self._written = kernels.copy_chosen_byte_arrays(
@@ -167,7 +160,7 @@ class ByteViewValues:
             if used:
                 self._buffers.append(np.frombuffer(run.buffer, np.uint8))
         else:
-            entries = known(self._dictionary)
+            entries = require_dictionary(self._dictionary)
             kernels.dictionary_pages(run.buffer, run.spans, run.present, run.slot, entries, self._views)
             valid = self._known_dictionary
         self._known_utf8 &= valid
@@ -178,7 +171,7 @@ class ByteViewValues:
         slots = self._views[page.slots]
         if page.num_present and page.data.encoding in DICTIONARY_ENCODINGS:
             indices = dictionary.decode_indices(page.data.values, page.num_present)
-            kernels.gather(known(self._dictionary), indices, slots[: page.num_present])
+            kernels.gather(require_dictionary(self._dictionary), indices, slots[: page.num_present])
             self._known_utf8 &= self._known_dictionary
         elif page.num_present:
             slots[: page.num_present] = self._views_of(self._copied(page))
@@ -213,7 +206,7 @@ class _Entries:
     """A dictionary for codes: value 0 is empty and stands for none."""
 
     def __init__(self, values: ByteArrays, text: bool) -> None:
-        self.offsets = np.concatenate([values.offsets[:1], values.offsets]).astype(np.int64, copy=False)
+        self.offsets = np.concatenate([values.offsets[:1], values.offsets])
         self.data = values.data
         # That a value is none which no slot has says nothing of the column: then all that it has are looked at.
         self.known_utf8 = text and values.is_utf8()

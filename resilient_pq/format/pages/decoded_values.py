@@ -35,40 +35,24 @@ FIXED_RUN_ENCODINGS: Final = RUN_ENCODINGS | {
 
 @dataclass(frozen=True, slots=True)
 class PageRun:
-    """Data pages one behind the other, decompressed, whose values have one encoding.
+    """Data pages one behind the other, decompressed, whose values have one encoding."""
 
-    Attributes:
-        encoding: One of `RUN_ENCODINGS`, or of `FIXED_RUN_ENCODINGS`.
-        buffer: What holds them. Its bytes change afterwards, unless the values say that they keep pages.
-        spans: Where their values lie in it, and how many: one row of `PageSpan`s per page.
-        slot: The first slot of the run.
-        present: One flag per slot of the whole chunk, set for those of pages with nulls.
-    """
-
-    encoding: int
-    buffer: memoryview
-    spans: NDArray[np.int64]
-    slot: int
-    present: NDArray[np.bool_]
+    encoding: int  # one of `RUN_ENCODINGS`, or of `FIXED_RUN_ENCODINGS`
+    buffer: memoryview  # what holds them. Its bytes change afterwards, unless the values say that they keep pages.
+    spans: NDArray[np.int64]  # where their values lie in it, and how many: one row of `PageSpan`s per page
+    slot: int  # the first slot of the run
+    present: NDArray[np.bool_]  # one flag per slot of the whole chunk, set for those of pages with nulls
 
 
 @dataclass(frozen=True, slots=True)
 class PageValues:
-    """The values of one data page.
-
-    Attributes:
-        data: The page.
-        slots: Its slots in the chunk.
-        num_present: How many of them have a value.
-        present: Their flags; None where all have a value.
-        follows: Whether the page before it in the chunk is the one that was added before it.
-    """
+    """The values of one data page."""
 
     data: DataPage
-    slots: slice
-    num_present: int
-    present: NDArray[np.bool_] | None
-    follows: bool
+    slots: slice  # its slots in the chunk
+    num_present: int  # how many of them have a value
+    present: NDArray[np.bool_] | None  # their flags; None where all have a value
+    follows: bool  # whether the page before it in the chunk is the one that was added before it
 
 
 class DecodedValues(Protocol):
@@ -85,19 +69,10 @@ class DecodedValues(Protocol):
         """Take a dictionary page, decompressed."""
 
     def add_run(self, run: PageRun) -> None:
-        """Fill the slots of a run; runs and pages come in the order of their slots.
-
-        Raises:
-            FormatError: Some page of it is damaged.
-        """
+        """Fill the slots of a run; runs and pages come in the order of their slots."""
 
     def add_page(self, page: PageValues) -> None:
-        """Fill the slots of one page, whatever its encoding.
-
-        Raises:
-            FormatError: It is damaged.
-            UnsupportedError: This version does not read its encoding.
-        """
+        """Fill the slots of one page, whatever its encoding."""
 
     def finish(self, num_slots: int) -> Values | ByteViews:
         """The values of the first `num_slots` slots, all of which have been filled."""
@@ -127,7 +102,7 @@ class FixedValues:
         if run.encoding == Encoding.PLAIN:
             kernels.plain_pages(run.buffer, run.spans, run.present, run.slot, self._values)
         elif run.encoding in DICTIONARY_ENCODINGS:
-            values = known(self._dictionary)
+            values = require_dictionary(self._dictionary)
             kernels.dictionary_pages(run.buffer, run.spans, run.present, run.slot, values, self._values)
         else:
             decode = encoding_for(run.encoding, self._node.physical_type).decode
@@ -154,7 +129,7 @@ class FixedValues:
     def _decode(self, page: PageValues, out: NDArray[Any]) -> None:
         encoding, values = page.data.encoding, page.data.values
         if encoding in DICTIONARY_ENCODINGS:
-            dictionary.decode(known(self._dictionary), values, out)
+            dictionary.decode(require_dictionary(self._dictionary), values, out)
             return
         found = encoding_for(encoding, self._node.physical_type)
         if encoding == Encoding.DELTA_BYTE_ARRAY:
@@ -170,7 +145,7 @@ class FixedValues:
         return self._values[:num_slots]
 
 
-def known(values: Any) -> Any:
+def require_dictionary(values: Any) -> Any:
     """The dictionary, which a page refers to."""
     if values is None:
         raise EncodingError("a dictionary-encoded page stands in a chunk without a dictionary page")

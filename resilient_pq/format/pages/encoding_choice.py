@@ -61,15 +61,10 @@ _MAX_DELTA_RANGE: Final = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The encoding of a chunk's data pages.
-
-    Attributes:
-        encoding: Of the values.
-        dictionary: The chunk's dictionary, where `encoding` is one of indices to it.
-    """
+    """The encoding of a chunk's data pages."""
 
     encoding: Encoding
-    dictionary: Dictionary | None = None
+    dictionary: Dictionary | None = None  # the chunk's dictionary, where `encoding` is one of indices to it
 
     @property
     def dictionary_encoding(self) -> Encoding:
@@ -85,7 +80,7 @@ def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     """
     wanted = options.encoding
     if wanted is None:
-        return _smallest(leaf, data, options, _other_candidate(leaf, data, options))
+        return _choose_smallest(leaf, data, options)
     if wanted not in DICTIONARY_ENCODINGS:
         return Choice(wanted)
     built = None
@@ -171,32 +166,37 @@ def _spread_runs(count: int, run: int) -> tuple[NDArray[np.int64], NDArray[np.in
     return half, starts
 
 
-def _smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, other: Encoding | None) -> Choice:
+def _choose_smallest(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     """The smallest of PLAIN, a dictionary, and one other encoding, where there is another candidate."""
-    values = data.values
-    # Without a dictionary or another candidate there is nothing to be estimated by a sample.
-    sample = _sample(leaf, values) if other is not None else []
-    if other is not None and _must_be_narrow(other, options) and not all(_narrow_steps(values[run]) for run in sample):
-        other = None
-    plain = of_other = math.inf
-    if other is not None:
-        plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
-        of_other = _estimate(other, leaf, values, sample, options)
+    values, other = data.values, _other_candidate(leaf, data, options)
+    if other is None:
+        return _choose_plain_or_dictionary(leaf, values, options)
+    sample = _sample(leaf, values)
+    must_be_narrow = other is Encoding.DELTA_BINARY_PACKED and not options.new_readers
+    if must_be_narrow and not all(_narrow_steps(values[run]) for run in sample):
+        return _choose_plain_or_dictionary(leaf, values, options)
+    plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
+    of_other = _estimate(other, leaf, values, sample, options)
     built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * of_other)
-    smaller = Choice(Encoding.PLAIN) if built is None else Choice(Encoding.RLE_DICTIONARY, built)
-    if other is None and (built is None or options.codec is CompressionCodec.UNCOMPRESSED):
-        return smaller
-    sample = sample or _sample(leaf, values)
-    beats = None if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
-    if other is not None:
-        if of_other < _BEATS_PLAIN * plain and (beats is None or of_other <= beats):
-            # All steps are looked at only where it would be chosen.
-            if _must_be_narrow(other, options) and not _narrow_steps(values):
-                return _smallest(leaf, data, options, None)
-            return Choice(other)
-    else:
-        plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
-    return Choice(Encoding.PLAIN) if beats is not None and plain <= beats else smaller
+    limit = math.inf if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
+    if of_other < _BEATS_PLAIN * plain and of_other <= limit:
+        # All steps are looked at only where it would be chosen.
+        if must_be_narrow and not _narrow_steps(values):
+            return _choose_plain_or_dictionary(leaf, values, options)
+        return Choice(other)
+    return Choice(Encoding.PLAIN) if built is None or plain <= limit else Choice(Encoding.RLE_DICTIONARY, built)
+
+
+def _choose_plain_or_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> Choice:
+    built = _dictionary_that_pays(leaf, values, options, math.inf)
+    if built is None:
+        return Choice(Encoding.PLAIN)
+    if options.codec is not CompressionCodec.UNCOMPRESSED:
+        sample = _sample(leaf, values)
+        limit = _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
+        if _estimate(Encoding.PLAIN, leaf, values, sample, options) <= limit:
+            return Choice(Encoding.PLAIN)
+    return Choice(Encoding.RLE_DICTIONARY, built)
 
 
 def _estimate(encoding: Encoding, leaf: Leaf, values: Values, sample: Sequence[slice], options: ChunkOptions) -> float:
@@ -238,11 +238,6 @@ def _all_decode_delta(leaf: Leaf, data: LeafData, options: ChunkOptions) -> bool
     if options.version != 1:
         return False
     return not leaf.max_repetition_level and len(data.values) == data.num_rows and data.num_rows >= 2
-
-
-def _must_be_narrow(encoding: Encoding, options: ChunkOptions) -> bool:
-    """Whether the differences between neighbours have to be less than 32 bits wide."""
-    return encoding is Encoding.DELTA_BINARY_PACKED and not options.new_readers
 
 
 def _narrow_steps(values: Values) -> bool:

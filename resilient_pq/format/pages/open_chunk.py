@@ -57,12 +57,9 @@ class OpenChunk:
         return self._num_bytes
 
     def add(self, rows: Waiting | LeafData, share: float, *, large: bool = False) -> None:
-        """Take the next rows. The last are kept as they are; when others follow, small ones are copied.
+        """Take the next rows, with which a `share` (0 to 1) of the row group is full; small ones are copied later.
 
-        Args:
-            rows: The rows.
-            share: Which part of the row group is full with them, 0 to 1: room is made for what this promises.
-            large: Whether they are so many that they may wait where they are, with all that came with them.
+        Rows that are `large` stay where they are, with all that came with them.
         """
         self._num_bytes += rows.num_bytes
         last = self._pieces[-1] if self._pieces else None
@@ -112,13 +109,7 @@ class _Gathered:
     """Rows that follow one another, copied together."""
 
     def __init__(self, leaf: Leaf, first: Sequence[LeafData], expected: float) -> None:
-        """Begin with some rows.
-
-        Args:
-            leaf: The leaf.
-            first: The rows.
-            expected: How many times as many there will be in the end, to make room for them.
-        """
+        """Begin with some rows, with room for `expected` times as many."""
         self._leaf = leaf
         self._num_rows = 0
         self._values = _room_for([rows.values for rows in first], expected)

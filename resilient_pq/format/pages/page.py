@@ -34,21 +34,13 @@ _ENCODINGS = frozenset(Encoding)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it lies in its column chunk.
+    """A page as it lies in its column chunk."""
 
-    Attributes:
-        ordinal: Its number in the chunk, from 0; the dictionary page counts.
-        offset: Absolute offset of its header.
-        header: The header.
-        header_bytes: The header as stored.
-        body: What follows the header: `header.compressed_page_size` bytes.
-    """
-
-    ordinal: int
-    offset: int
+    ordinal: int  # its number in the chunk, from 0; the dictionary page counts
+    offset: int  # absolute offset of its header
     header: PageHeader
-    header_bytes: memoryview
-    body: memoryview
+    header_bytes: memoryview  # the header as stored
+    body: memoryview  # what follows the header: `header.compressed_page_size` bytes
 
     @property
     def data_header(self) -> DataPageHeader | DataPageHeaderV2 | None:
@@ -73,11 +65,7 @@ class Page:
 
 
 def read_header(buffer: memoryview, offset: int) -> tuple[PageHeader, int]:
-    """The page header at `offset` of `buffer`, and where its body begins.
-
-    Raises:
-        ThriftError: There is no page header, or what it says contradicts itself.
-    """
+    """The page header at `offset` of `buffer`, and where its body begins."""
     header, body = compact_protocol.decode(PageHeader, buffer, offset, what="page header")
     if header.compressed_page_size < 0 or header.uncompressed_page_size < 0:
         raise ThriftError("page header is damaged: a size is negative")
@@ -95,11 +83,7 @@ def read_header(buffer: memoryview, offset: int) -> tuple[PageHeader, int]:
 
 
 def _check_detail(kind: DataPageHeader | DictionaryPageHeader | DataPageHeaderV2) -> None:
-    """Refuse what no writer says, be it that nobody needs it to read the page: others do not read such a page.
-
-    Raises:
-        ThriftError: It is said.
-    """
+    """Refuse a header that no writer makes, also in fields that this reader does not need, as other readers do."""
     counts = [kind.num_values]
     if isinstance(kind, DataPageHeaderV2):
         counts += [kind.num_rows, kind.num_nulls]
@@ -114,17 +98,7 @@ def _check_detail(kind: DataPageHeader | DictionaryPageHeader | DataPageHeaderV2
 
 
 def pages_of(chunk: memoryview, base: int, num_values: int | None = None) -> Iterator[Page]:
-    """The pages of a column chunk, one after the other; bodies are views.
-
-    Args:
-        chunk: All bytes of the chunk.
-        base: Absolute offset of its first byte.
-        num_values: Entries after which the chunk is at its end, whatever bytes follow; None reads all bytes.
-
-    Raises:
-        ThriftError: A header does not parse; the pages before it have been given.
-        EncodingError: A page goes beyond the chunk.
-    """
+    """The pages of a column chunk in order, up to `num_values` entries, or all where that is None; bodies are views."""
     at = ordinal = found = 0
     while at < len(chunk) and (num_values is None or found < num_values):
         where = Where(page=ordinal, offset=base + at)
@@ -142,15 +116,7 @@ def pages_of(chunk: memoryview, base: int, num_values: int | None = None) -> Ite
 
 
 def check_crc(page: Page, *, zero_is_none: bool = False) -> bool:
-    """Compare the body with the header's CRC32; False where the header has none.
-
-    Args:
-        page: The page.
-        zero_is_none: Whether its writer leaves 0 there without computing anything.
-
-    Raises:
-        ChecksumError: They differ.
-    """
+    """Compare the body with the header's CRC32; False where there is none, which some writers store as 0."""
     if page.header.crc is None or (zero_is_none and page.header.crc == 0):
         return False
     compare_crc(unsigned(page.header.crc), page.body, Where(page=page.ordinal, offset=page.offset))
@@ -158,11 +124,7 @@ def check_crc(page: Page, *, zero_is_none: bool = False) -> bool:
 
 
 def compare_crc(stored: int, body: memoryview, where: Where) -> None:
-    """Compare a page's body with the CRC32 that its header has, unsigned.
-
-    Raises:
-        ChecksumError: They differ.
-    """
+    """Compare a page's body with the CRC32 that its header has, unsigned."""
     computed = crc32(body)
     if stored != computed:
         raise ChecksumError("page CRC32 does not match", stored=stored, computed=computed, where=where)
@@ -170,24 +132,14 @@ def compare_crc(stored: int, body: memoryview, where: Where) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EncodedLevels:
-    """Definition or repetition levels of a data page.
+    """Definition or repetition levels of a data page."""
 
-    Attributes:
-        encoding: RLE or BIT_PACKED.
-        data: Their bytes, without a length before them.
-        lsb_first: Whether BIT_PACKED ones begin at the least significant bit, as some writers had it.
-    """
-
-    encoding: Encoding
-    data: memoryview
-    lsb_first: bool = False
+    encoding: Encoding  # RLE or BIT_PACKED
+    data: memoryview  # their bytes, without a length before them
+    lsb_first: bool = False  # whether BIT_PACKED ones begin at the least significant bit, as some writers had it
 
     def decode(self, maximum: int, out: Levels) -> None:
-        """Fill `out`, one per entry of the page; `maximum` is the greatest that the column has.
-
-        Raises:
-            EncodingError: They do not decode, or one is greater than `maximum`.
-        """
+        """Fill `out`, one per entry of the page; `maximum` is the greatest that the column has."""
         if self.encoding is Encoding.BIT_PACKED:
             bit_packed.decode_levels(self.data, maximum, out, lsb_first=self.lsb_first)
         else:
@@ -196,36 +148,17 @@ class EncodedLevels:
 
 @dataclass(frozen=True, slots=True)
 class DataPage:
-    """The parts of a data page of either version, decompressed.
+    """The parts of a data page of either version, decompressed."""
 
-    Attributes:
-        num_values: Entries, nulls included.
-        encoding: How the values are encoded.
-        repetition_levels: None where the maximum is 0.
-        definition_levels: None where the maximum is 0.
-        values: The encoded values.
-    """
-
-    num_values: int
-    encoding: int
-    repetition_levels: EncodedLevels | None
-    definition_levels: EncodedLevels | None
+    num_values: int  # entries, nulls included
+    encoding: int  # how the values are encoded
+    repetition_levels: EncodedLevels | None  # none where the maximum is 0
+    definition_levels: EncodedLevels | None  # none where the maximum is 0
     values: memoryview
 
 
 def open_data_page(page: Page, leaf: Leaf, codec: int, quirks: Quirks = NO_QUIRKS) -> DataPage:
-    """Decompress a data page and split it into levels and values.
-
-    Args:
-        page: The page.
-        leaf: Its column.
-        codec: How it is compressed.
-        quirks: What its writer is known to get wrong.
-
-    Raises:
-        FormatError: The page is damaged.
-        UnsupportedError: The page uses what this version does not read.
-    """
+    """Decompress a data page and split it into levels and values."""
     header = page.data_header
     if isinstance(header, DataPageHeader):
         return _open_v1(page, header, leaf, codec, quirks)
@@ -270,7 +203,7 @@ def _open_v2(page: Page, header: DataPageHeaderV2, leaf: Leaf, codec: int) -> Da
         raise EncodingError(f"levels of {first} and {second} bytes do not fit in a page of {len(page.body)}")
     values = page.body[first + second :]
     size = page.header.uncompressed_page_size - first - second
-    # Old parquet-cpp compressed pages that it said were not; their size tells (ARROW-17100).
+    # Old parquet-cpp compressed pages that it marked as not compressed; their size shows it (ARROW-17100).
     if header.is_compressed is not False or len(values) != size:
         if size < 0:
             raise EncodingError("the page is smaller than its levels")

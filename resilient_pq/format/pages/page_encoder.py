@@ -1,4 +1,4 @@
-"""Pages, written: a chunk is cut, and values become a body as it is stored, behind a header with its CRC32. Pure."""
+"""Encoding of pages: where a chunk is cut, the bodies, and the headers with their CRC32. Pure."""
 
 from __future__ import annotations
 
@@ -34,23 +34,14 @@ from resilient_pq.format.schema_tree import Leaf
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """A page ready to be placed in a column chunk.
-
-    Attributes:
-        header: Its header.
-        header_crc: CRC32 of that.
-        body: Its body in pieces.
-        body_size: Their bytes together.
-        body_crc: CRC32 of all of them.
-        uncompressed_size: Bytes of the header, and of the body before it was compressed.
-    """
+    """A page ready to be placed in a column chunk."""
 
     header: bytes
-    header_crc: int
-    body: list[Any]
-    body_size: int
-    body_crc: int
-    uncompressed_size: int
+    header_crc: int  # CRC32 of that
+    body: list[Any]  # its body in pieces
+    body_size: int  # their bytes together
+    body_crc: int  # CRC32 of all of them
+    uncompressed_size: int  # bytes of the header, and of the body before it was compressed
 
 
 def _page(
@@ -196,14 +187,7 @@ class PageCut:
 
 
 def cut_pages(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> list[PageCut]:
-    """Cut a chunk into pages, at the beginnings of rows only.
-
-    Args:
-        leaf: Its leaf.
-        data: Its levels and values.
-        built: Its dictionary; None where the values are written without one.
-        options: How large a page may be.
-    """
+    """Cut a chunk into pages, at the beginnings of rows only; `built` is its dictionary, None for none."""
     num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
     size = _size_as_written(leaf, data, built)
     fewest = -(-data.num_rows // options.page_rows)
@@ -248,16 +232,10 @@ def _row_cuts(
     present: NDArray[np.bool_] | None,
     options: ChunkOptions,
 ) -> list[int]:
-    """The rows at which pages begin, and the end of the last one.
+    """The rows at which about `count` pages begin, and the end of the last one.
 
-    Args:
-        num_rows: Rows of the chunk.
-        byte_arrays: Its values, where the pages are to have equal shares of their bytes; None cuts by rows.
-        count: How many pages there should be.
-        size: Bytes of the values.
-        starts: The entries at which rows begin; None where every entry is a row.
-        present: Which entries have a value; None where none lacks one.
-        options: How many rows a page may have.
+    Pages have equal shares of the bytes of `byte_arrays`; None cuts by rows. `starts` are the entries where rows begin,
+    and `present` says which of them have a value; None is all.
     """
     if byte_arrays is not None:
         # Equal shares of bytes, found by the offsets, each value with its four bytes of length.

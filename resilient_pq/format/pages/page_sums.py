@@ -20,7 +20,7 @@ from resilient_pq.format.kernels.reference.integers import varint_bytes
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import ChunkCopies
 
-#: What the extension begins with, which tells it from those of others, and the type of each sum behind that.
+#: The first bytes of the extension, which other extensions do not have, and the type of each sum behind that.
 _CRCS: Final = (b"resilient_pq:crc32:", "I")
 _HASHES: Final = (b"resilient_pq:xxh3:", "Q")
 #: Thrift's compact protocol: a field of type binary whose number, 32767, stands in full as a zigzag varint.
@@ -30,15 +30,10 @@ _STOP: Final = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class PageSum:
-    """What tells the header and the body of a page from those of others.
+    """A sum of the header and the body of a page."""
 
-    Attributes:
-        value: Unsigned.
-        is_hash: Whether it is an xxh3-64, which their codec needs; else it is a CRC32.
-    """
-
-    value: int
-    is_hash: bool
+    value: int  # unsigned
+    is_hash: bool  # whether it is an xxh3-64, which their codec needs; else it is a CRC32
 
     def computed(self, header: Any, body: Any) -> int:
         """The sum of other bytes."""
@@ -47,15 +42,10 @@ class PageSum:
 
 @dataclass(frozen=True, slots=True)
 class PageSums:
-    """The sums of all pages of a chunk, the dictionary page included.
+    """The sums of all pages of a chunk, the dictionary page included."""
 
-    Attributes:
-        values: In the order of the pages, unsigned.
-        are_hashes: As of `PageSum`.
-    """
-
-    values: tuple[int, ...]
-    are_hashes: bool
+    values: tuple[int, ...]  # in the order of the pages, unsigned
+    are_hashes: bool  # as of `PageSum`
 
     def __len__(self) -> int:
         """How many pages these are."""
@@ -83,11 +73,7 @@ class PageSums:
 
     @classmethod
     def of_copies(cls, copies: ChunkCopies) -> PageSums | None:
-        """The sums by the record of a row group; None where a page has no CRC32.
-
-        Raises:
-            FormatError: The copies of the headers do not parse.
-        """
+        """The sums by the record of a row group; None where a page has no CRC32."""
         if copies.page_hashes is not None:
             return cls(tuple(unsigned(value, 64) for value in copies.page_hashes), are_hashes=True)
         headers, at, found = memoryview(copies.page_headers), 0, []
@@ -119,13 +105,7 @@ def needs_hashes(codec: int) -> bool:
 
 
 def sums_of(codec: int, pages: Sequence[Sequence[Any]], crcs: Sequence[int]) -> tuple[int | None, PageSums]:
-    """The hash of a chunk, where its codec needs one, and the sums of its pages.
-
-    Args:
-        codec: The codec.
-        pages: The bytes of its pages in order, each in parts.
-        crcs: CRC32 of each, header and body, unsigned.
-    """
+    """The hash of a chunk, where its codec needs one, and the sums of its pages, which come in parts with CRC32s."""
     if not needs_hashes(codec):
         return None, PageSums(tuple(crcs), are_hashes=False)
     digest = xxh3(*[part for page in pages for part in page])

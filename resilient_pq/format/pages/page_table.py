@@ -1,4 +1,4 @@
-"""The pages of a column chunk as a table of what their headers say: without an object for each, as there are many.
+"""The page headers of a column chunk as a table of numbers, as there are too many for an object each.
 
 Runs of data pages can be decoded together: their bytes in one piece, decompressed.
 """
@@ -26,7 +26,7 @@ from resilient_pq.format.file_metadata import (
     PageType,
     Type,
 )
-from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.pages.decoded_values import FIXED_RUN_ENCODINGS, RUN_ENCODINGS
 from resilient_pq.format.pages.page import Page, check_crc, compare_crc, pages_of, read_header
 from resilient_pq.format.schema_tree import Leaf
@@ -42,20 +42,14 @@ DATA_PAGES: Final = (_DATA_PAGE, _DATA_PAGE_V2)
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """The pages of a chunk, or some of them, in order.
+    """The pages of a chunk, or some of them, in order."""
 
-    Attributes:
-        rows: What the headers say, in the order of `PageField`; HEADER and BODY count from the start of the chunk, and
-            mean nothing where `pages` are given. Lists of numbers are cheaper to look at one by one than an array.
-        chunk: The bytes that hold the pages; None where each has memory of its own.
-        base: Absolute offset of the chunk.
-        pages: The pages as objects; None where they can be made of `chunk`.
-    """
-
+    #: What the headers say, in the order of `PageField`; HEADER and BODY count from the start of the chunk, and
+    #: mean nothing where `pages` are given. Lists of numbers are cheaper to look at one by one than an array.
     rows: list[list[int]]
-    chunk: memoryview | None
-    base: int
-    pages: Sequence[Page] | None
+    chunk: memoryview | None  # the bytes that hold the pages; None where each has memory of its own
+    base: int  # absolute offset of the chunk
+    pages: Sequence[Page] | None  # the pages as objects; None where they can be made of `chunk`
 
     @classmethod
     def of(cls, pages: Sequence[Page]) -> PageTable:
@@ -122,11 +116,7 @@ def _row(page: Page) -> list[int]:
 
 
 def stored_crcs(chunk: memoryview, base: int, num_values: int | None) -> NDArray[np.int64]:
-    """The CRC32 that each page of a chunk has in its header, -1 where it has none; arguments are those of `pages_of`.
-
-    Raises:
-        FormatError: The pages cannot be told apart.
-    """
+    """The CRC32 in the header of each page of a chunk, -1 where there is none; arguments are those of `pages_of`."""
     try:
         return kernels.page_headers(chunk, -1 if num_values is None else num_values)[:, PageField.CRC]
     except (ThriftError, EncodingError):
@@ -134,18 +124,7 @@ def stored_crcs(chunk: memoryview, base: int, num_values: int | None) -> NDArray
 
 
 def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_none: bool = False) -> PageTable:
-    """The pages of a chunk, once the CRC32 of every page that has one was compared.
-
-    Args:
-        chunk: All bytes of the chunk.
-        base: Absolute offset of its first byte.
-        num_values: Entries after which the chunk is at its end; None reads all bytes.
-        zero_is_none: Whether the writer leaves 0 there without computing anything.
-
-    Raises:
-        ChecksumError: One does not hold.
-        FormatError: The pages cannot be told apart; the checksums of those before hold.
-    """
+    """The pages of a chunk, once the CRC32 of every page that has one was compared; see `pages_of` and `check_crc`."""
     try:
         headers = kernels.page_headers(chunk, -1 if num_values is None else num_values)
     except (ThriftError, EncodingError):
@@ -201,17 +180,21 @@ class _Joins:
 
     def encoding(self, page: list[int]) -> int | None:
         """The encoding that a page, a row of `PageField`s, shares with those it may join; None if it may not."""
-        _, _, size, uncompressed, kind, _, _, encoding, definition, repetition, second, first, _ = page
+        _, _, size, uncompressed, kind, _, _, encoding, definition, repetition, *level_sizes, _ = page
         if encoding not in self.encodings or (self.uncompressed and size != uncompressed):
             return None
         if kind == _DATA_PAGE:
             rle = (not self.has_definition or definition == _RLE) and (not self.has_repetition or repetition == _RLE)
             return encoding if rle else None
-        if kind != _DATA_PAGE_V2 or first < 0 or second < 0 or first + second > min(size, uncompressed):
-            return None
-        # Bytes of levels that the column does not have stand before the values all the same.
-        needless = (first and not self.has_repetition) or (second and not self.has_definition)
-        return None if needless else encoding
+        joins = kind == _DATA_PAGE_V2 and self._joins_v2(level_sizes, min(size, uncompressed))
+        return encoding if joins else None
+
+    def _joins_v2(self, level_sizes: list[int], page_size: int) -> bool:
+        """Whether the levels lie within the page, and there are none that the column does not need."""
+        definition, repetition = level_sizes
+        if definition < 0 or repetition < 0 or definition + repetition > page_size:
+            return False
+        return (self.has_definition or not definition) and (self.has_repetition or not repetition)
 
 
 class RunBodies:
@@ -225,12 +208,7 @@ class RunBodies:
         self._scratch: NDArray[np.uint8] | None = None
 
     def open(self, rows: range) -> tuple[memoryview, NDArray[np.int64]]:
-        """The pages of a run, decompressed: what holds them, and one row of `PagePart`s for each.
-
-        Raises:
-            CodecUnavailableError: The codec is not one that this version reads.
-            EncodingError: A page does not decompress, or not to what its header says.
-        """
+        """The pages of a run, decompressed: what holds them, and one row of `PagePart`s for each."""
         # Row by row in Python: most runs of small files have one page, for which a call of NumPy takes longer.
         headers = self._table.rows[rows.start : rows.stop]
         chunk = self._table.chunk if self._codec == CompressionCodec.UNCOMPRESSED else None
@@ -273,7 +251,7 @@ class RunBodies:
         if levels:
             out[:levels] = np.frombuffer(body, np.uint8, levels)
             body, out = body[levels:], out[levels:]
-        # Old parquet-cpp compressed pages that it said were not; their size tells (ARROW-17100).
+        # Old parquet-cpp compressed pages that it marked as not compressed; their size shows it (ARROW-17100).
         if self._codec != CompressionCodec.UNCOMPRESSED and (is_compressed or len(body) != len(out)):
             codecs.decompress_parts(self._codec, [body], [len(out)], out)
         elif len(body) != len(out):

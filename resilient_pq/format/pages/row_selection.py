@@ -1,4 +1,4 @@
-"""Rows of a leaf column taken, left out, and put in place of lost ones, between decoding and encoding it again."""
+"""Selection of rows of a leaf column, and null rows in place of lost ones."""
 
 from __future__ import annotations
 
@@ -75,12 +75,7 @@ def _spread(leaf: Leaf, values: Values, present: NDArray[np.bool_]) -> Values:
 
 
 def null_rows(leaf: Leaf, count: int) -> LeafData:
-    """Rows in which the outermost node that may be null, is; all nodes above it are required.
-
-    Args:
-        leaf: It has such a node; or `count` is 0.
-        count: How many rows.
-    """
+    """Rows in which the outermost node that may be null, is; all nodes above it are required."""
     values: Values
     if leaf.node.physical_type is Type.BYTE_ARRAY:
         values = ByteArrays(np.zeros(1, np.int32), np.empty(0, np.uint8))
@@ -92,15 +87,7 @@ def null_rows(leaf: Leaf, count: int) -> LeafData:
 
 
 def select_rows(column: LeafColumn, keep: NDArray[np.bool_]) -> LeafColumn:
-    """Some rows of a column, in order, copied; views go on to lead into the memory they came with.
-
-    Args:
-        column: Of any type and nesting.
-        keep: One per row, whether it is kept.
-
-    Raises:
-        EncodingError: The first entry continues a row that never began.
-    """
+    """The rows of a column where `keep` is True, copied; views go on to lead into the memory they came with."""
     leaf, repetition = column.leaf, column.repetition_levels
     entries = slots = keep
     if repetition is not None:
@@ -121,13 +108,7 @@ def select_rows(column: LeafColumn, keep: NDArray[np.bool_]) -> LeafColumn:
 
 
 def take_rows(leaf: Leaf, data: LeafData, rows: NDArray[np.int64]) -> LeafData:
-    """Some rows in any order, copied.
-
-    Args:
-        leaf: Of any type and nesting.
-        data: Rows of it, the first entry beginning a row.
-        rows: The numbers of the rows wanted, each below ``data.num_rows``.
-    """
+    """Some rows by their numbers, in any order, copied; the first entry of `data` begins a row."""
     definition, repetition = data.definition_levels, data.repetition_levels
     entries = rows
     if repetition is not None:

@@ -22,26 +22,15 @@ _TOGETHER: Final = 256 * 1024
 
 @dataclass(slots=True)
 class Cost:
-    """What chunks cost.
+    """What chunks cost."""
 
-    Attributes:
-        python_seconds: Seconds of Python for each.
-        bytes_per_second: Bytes a second of what runs beside Python in any case.
-        bytes_per_second_of_codec: Bytes a second of compressing or decompressing, where that is slow.
-        quick: The codecs for which it is not.
-    """
-
-    python_seconds: float
-    bytes_per_second: float
-    bytes_per_second_of_codec: float
-    quick: frozenset[int]
+    python_seconds: float  # seconds of Python for each
+    bytes_per_second: float  # bytes a second of what runs beside Python in any case
+    bytes_per_second_of_codec: float  # bytes a second of compressing or decompressing, where that is slow
+    quick: frozenset[int]  # the codecs for which it is not
 
     def threads_worth(self, chunks: Iterable[tuple[int, int]]) -> int:
-        """How many threads at most should work on chunks, one or more.
-
-        Args:
-            chunks: Bytes of each when it is not compressed, and its codec.
-        """
+        """How many threads at most should work on chunks, given the bytes of each when decompressed, and its codec."""
         python = beside = 0.0
         for num_bytes, codec in chunks:
             python += self.python_seconds

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import SchemaError, Where, located
 from resilient_pq.format.indexes.condition import Condition, ConditionKind, condition_of
-from resilient_pq.format.indexes.row_masks import rows_that_meet
+from resilient_pq.format.indexes.row_masks import matching_rows
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.reader.filter.bloom_filter import several
@@ -76,7 +76,7 @@ class Filter:
             for term in terms:
                 if term not in known:
                     with located(Where(column=term.leaf.column_path)):
-                        known[term] = rows_that_meet(term.condition, columns[term.leaf.ordinal])
+                        known[term] = matching_rows(term.condition, columns[term.leaf.ordinal])
                 holds &= known[term]
             found |= holds
         return found

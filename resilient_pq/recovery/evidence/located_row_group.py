@@ -12,7 +12,7 @@ from enum import StrEnum
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_hints import PageHints
 from resilient_pq.errors import FormatError
-from resilient_pq.format.file_metadata import FileMetaData, SortingColumn
+from resilient_pq.format.file_metadata import FileMetaData, StoredSortingColumn
 from resilient_pq.format.footer import CRC_KEY, HASH_KEY, ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.schema_tree import Schema
@@ -79,7 +79,7 @@ class LocatedRowGroup:
     method: Method
     start: int
     end: int
-    sorting_columns: tuple[SortingColumn, ...] = ()
+    sorting_columns: tuple[StoredSortingColumn, ...] = ()
     numbered: bool = False
 
     def overlaps(self, other: LocatedRowGroup | ByteRange) -> bool:

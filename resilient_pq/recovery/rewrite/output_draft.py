@@ -13,7 +13,7 @@ from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where
-from resilient_pq.format.file_metadata import SortingColumn
+from resilient_pq.format.file_metadata import StoredSortingColumn
 from resilient_pq.format.footer import Footer, NeedBytes, read_footer
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
@@ -90,7 +90,7 @@ class Draft:
         self._chunks.append(_Placed(place, chunk.metadata.num_values))
         await self._push(pushed)
 
-    async def end_row_group(self, num_rows: int, sorting_columns: Sequence[SortingColumn] = ()) -> None:
+    async def end_row_group(self, num_rows: int, sorting_columns: Sequence[StoredSortingColumn] = ()) -> None:
         """Complete the row group of the chunks that were pushed."""
         end = partial(self._layout.end_row_group, num_rows, sorting_columns=list(sorting_columns) or None)
         await self._push(await off_loop(len(self._chunks), end))

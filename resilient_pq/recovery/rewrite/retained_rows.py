@@ -10,7 +10,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.lost_region import LostRegion, RemainingRowGroup, lost_regions
 from resilient_pq.damage.on_damage import OnDamage, RowChoice, choose_rows
 from resilient_pq.errors import Where
-from resilient_pq.format.file_metadata import SortingColumn
+from resilient_pq.format.file_metadata import StoredSortingColumn
 from resilient_pq.format.schema_tree import Schema, Selection
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.report import Damage, Finding
@@ -42,7 +42,7 @@ class RetainedRowGroup:
         return self.known.num_rows
 
     @property
-    def sorting_columns(self) -> tuple[SortingColumn, ...]:
+    def sorting_columns(self) -> tuple[StoredSortingColumn, ...]:
         """The order that its rows still have: up to the first column that got nulls for what is lost."""
         nulled = () if self.choice is None else self.choice.nulled
         return tuple(takewhile(lambda column: column.column_idx not in nulled, self.known.sorting_columns))

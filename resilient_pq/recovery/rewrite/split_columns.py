@@ -16,7 +16,8 @@ import numpy as np
 
 from resilient_pq.damage.chunk_salvage import SalvagedChunk
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.format.file_metadata import ColumnOrder, Empty, Repetition, Type
+from resilient_pq.format.annotations import Empty
+from resilient_pq.format.file_metadata import ColumnOrder, Repetition, Type
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.pages.chunk_encoder import encode_chunk
 from resilient_pq.format.pages.chunk_options import ChunkOptions

@@ -125,49 +125,67 @@ cdef enum:
 
 def chosen_size(entries, codes):
     """See `reference.chosen_size`."""
-    cdef Array starts = readable(entries, 8), chosen = readable(codes, 4 | 8)
-    cdef const int64_t* start = <const int64_t*> starts.at
+    cdef Array starts = readable(entries, 4 | 8), chosen = readable(codes, 4 | 8)
+    cdef Py_ssize_t count = max(starts.count - 1, 0)
     cdef int64_t total
     with nogil:
-        if chosen.width == 4:
-            total = sum_chosen(start, starts.count - 1, <const int32_t*> chosen.at, chosen.count)
+        if starts.width == 4:
+            total = sum_codes(<const int32_t*> starts.at, count, chosen)
         else:
-            total = sum_chosen(start, starts.count - 1, <const int64_t*> chosen.at, chosen.count)
+            total = sum_codes(<const int64_t*> starts.at, count, chosen)
     return total
 
 
+cdef int64_t sum_codes(const Offset* entries, Py_ssize_t num_entries, Array codes) except -1 nogil:
+    if codes.width == 4:
+        return sum_chosen(entries, num_entries, <const int32_t*> codes.at, codes.count)
+    return sum_chosen(entries, num_entries, <const int64_t*> codes.at, codes.count)
+
+
 cdef int64_t sum_chosen(
-    const int64_t* entries, Py_ssize_t num_entries, const Offset* codes, Py_ssize_t n
+    const Offset* entries, Py_ssize_t num_entries, const Code* codes, Py_ssize_t n
 ) except -1 nogil:
     cdef Py_ssize_t i
-    cdef int64_t total = 0
+    cdef int64_t total = 0, length, lengths = 0
     for i in range(n):
         if <uint64_t> codes[i] >= <uint64_t> num_entries:  # a negative one, too
             return malformed(b"an index lies outside of its dictionary")
         if entries[codes[i]] < 0 or entries[codes[i] + 1] < entries[codes[i]]:
             return malformed(b"offsets fall")
-        total += entries[codes[i] + 1] - entries[codes[i]]
+        length = entries[codes[i] + 1] - entries[codes[i]]
+        lengths |= length
+        total += length
+    if lengths > LARGEST_LENGTH:
+        return malformed(b"a value has 2**31 bytes or more")
     return total
 
 
 def copy_chosen_byte_arrays(entries, values, codes, data, Py_ssize_t written):
     """See `reference.copy_chosen_byte_arrays`."""
-    cdef Array starts = readable(entries, 8), source = readable(values), chosen = writable(codes, 4 | 8)
+    cdef Array starts = readable(entries, 4 | 8), source = readable(values), chosen = writable(codes, 4 | 8)
     cdef Array to = writable(data)
-    cdef const int64_t* start = <const int64_t*> starts.at
+    cdef Py_ssize_t count = max(starts.count - 1, 0)
     check_room(to, written, chosen)
     with nogil:
-        if chosen.width == 4:
-            written = place_chosen(start, starts.count - 1, source.at, source.size, <int32_t*> chosen.at,
-                                   chosen.count, to.at, to.size, written)
+        if starts.width == 4:
+            written = place_codes(<const int32_t*> starts.at, count, source, chosen, to, written)
         else:
-            written = place_chosen(start, starts.count - 1, source.at, source.size, <int64_t*> chosen.at,
-                                   chosen.count, to.at, to.size, written)
+            written = place_codes(<const int64_t*> starts.at, count, source, chosen, to, written)
     return written
 
 
+cdef Py_ssize_t place_codes(
+    const Offset* entries, Py_ssize_t num_entries, Array source, Array codes, Array to, Py_ssize_t written
+) except -1 nogil:
+    if codes.width == 4:
+        return place_chosen(entries, num_entries, source.at, source.size, <int32_t*> codes.at, codes.count,
+                            to.at, to.size, written)
+    return place_chosen(entries, num_entries, source.at, source.size, <int64_t*> codes.at, codes.count,
+                        to.at, to.size, written)
+
+
 cdef Py_ssize_t place_chosen(
-    const int64_t* entries, Py_ssize_t num_entries, const uint8_t* values, Py_ssize_t size, Offset* codes,
+    const Offset* entries, Py_ssize_t num_entries, const uint8_t* values, Py_ssize_t size, Code* codes,
     Py_ssize_t n, uint8_t* out, Py_ssize_t out_size, Py_ssize_t written
 ) except -1 nogil:
     cdef Py_ssize_t i = 0, start, length
@@ -193,12 +211,12 @@ cdef Py_ssize_t place_chosen(
             return malformed(b"the chosen values do not fit their room")
         copy_bytes(out + written, out_size - written, values + start, size - start, length)
         written += length
-        codes[i] = <Offset> written
+        codes[i] = <Code> written
         i += 1
     return written
 
 
-cdef int stride_of(const int64_t* entries, Py_ssize_t num_entries, Py_ssize_t size) noexcept nogil:
+cdef int stride_of(const Offset* entries, Py_ssize_t num_entries, Py_ssize_t size) noexcept nogil:
     """Bytes that hold any entry, 16 or 32; 0 where one is longer, or is not within the data."""
     cdef Py_ssize_t i
     cdef int64_t longest = 0
@@ -212,7 +230,7 @@ cdef int stride_of(const int64_t* entries, Py_ssize_t num_entries, Py_ssize_t si
 
 
 cdef void pad(
-    const int64_t* entries, Py_ssize_t num_entries, const uint8_t* values, int stride, uint8_t* padded
+    const Offset* entries, Py_ssize_t num_entries, const uint8_t* values, int stride, uint8_t* padded
 ) noexcept nogil:
     """Puts each entry at the front of `stride` bytes; behind all of them stand their lengths."""
     cdef Py_ssize_t i
@@ -222,7 +240,7 @@ cdef void pad(
 
 
 cdef inline Py_ssize_t place_padded(
-    const uint8_t* padded, Py_ssize_t num_entries, const int stride, Offset* codes, Py_ssize_t n, uint8_t* out,
+    const uint8_t* padded, Py_ssize_t num_entries, const int stride, Code* codes, Py_ssize_t n, uint8_t* out,
     Py_ssize_t out_size, Py_ssize_t* written
 ) noexcept nogil:
     """Copies whole strides while there is room for one, each over the rest of the one before; gives how many."""
@@ -231,7 +249,7 @@ cdef inline Py_ssize_t place_padded(
     while i < n and at <= last and <uint64_t> codes[i] < <uint64_t> num_entries:
         memcpy(out + at, padded + stride * <Py_ssize_t> codes[i], stride)
         at += lengths[codes[i]]
-        codes[i] = <Offset> at
+        codes[i] = <Code> at
         i += 1
     written[0] = at
     return i

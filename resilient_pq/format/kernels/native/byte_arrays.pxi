@@ -31,33 +31,6 @@ cdef Py_ssize_t read_lengths(
     return position - 4 * n
 
 
-def byte_array_split(buffer, lengths, out):
-    """See `reference.byte_array_split`."""
-    cdef Array source = readable(buffer), sizes = readable(lengths, 4), to = writable(out)
-    with nogil:
-        split(source.at, source.size, <const int32_t*> sizes.at, sizes.count, to.at, to.size)
-
-
-cdef int split(
-    const uint8_t* data, Py_ssize_t size, const int32_t* lengths, Py_ssize_t n,
-    uint8_t* out, Py_ssize_t out_size
-) except -1 nogil:
-    cdef Py_ssize_t position = 0, written = 0, length, i
-    for i in range(n):
-        length = lengths[i]
-        position += 4
-        if length < 0:
-            return malformed(b"a BYTE_ARRAY value has a negative length")
-        if length > size - position or length > out_size - written:
-            return malformed(b"the lengths of BYTE_ARRAY values do not fit their buffers")
-        copy_bytes(out + written, out_size - written, data + position, size - position, length)
-        position += length
-        written += length
-    if written != out_size:
-        return malformed(b"the lengths of BYTE_ARRAY values do not fit their buffers")
-    return 0
-
-
 def byte_array_join(offsets, data, out):
     """See `reference.byte_array_join`."""
     cdef Array starts = readable(offsets, 4 | 8), source = readable(data), to = writable(out)
@@ -110,78 +83,6 @@ cdef int check_offsets(const Offset* offsets, Py_ssize_t num_offsets, Py_ssize_t
         return malformed(b"offsets fall or lead out of the data")
     if lengths > LARGEST_LENGTH:
         return malformed(b"a value has 2**31 bytes or more")
-    return 0
-
-
-def byte_array_gather_lengths(offsets, indices, lengths):
-    """See `reference.byte_array_gather_lengths`."""
-    cdef Array starts = readable(offsets, 4 | 8), chosen = readable(indices, 4), to = writable(lengths, 4)
-    cdef const int32_t* numbers = <const int32_t*> chosen.at
-    cdef int64_t total
-    if to.count != chosen.count:
-        raise ValueError("there must be as many lengths as indices")
-    with nogil:
-        if starts.width == 4:
-            total = gather_lengths(<const int32_t*> starts.at, starts.count - 1, numbers, to.count, <int32_t*> to.at)
-        else:
-            total = gather_lengths(<const int64_t*> starts.at, starts.count - 1, numbers, to.count, <int32_t*> to.at)
-    return total
-
-
-cdef inline int check_chosen(const Offset* offsets, Py_ssize_t num_values, int32_t index) except -1 nogil:
-    """Refuses an index without a value, a value with a negative start, or a length outside 0 to 2**31 - 1."""
-    if index < 0 or index >= num_values:
-        return malformed(b"an index lies outside of its dictionary")
-    if offsets[index] < 0 or offsets[index + 1] < offsets[index]:
-        return malformed(b"offsets fall, or a value has 2**31 bytes or more")
-    if Offset is int64_t and offsets[index + 1] - offsets[index] > LARGEST_LENGTH:
-        return malformed(b"offsets fall, or a value has 2**31 bytes or more")
-    return 0
-
-
-cdef int64_t gather_lengths(
-    const Offset* offsets, Py_ssize_t num_values, const int32_t* indices, Py_ssize_t n, int32_t* lengths
-) except -1 nogil:
-    cdef Py_ssize_t i
-    cdef int64_t total = 0
-    for i in range(n):
-        check_chosen(offsets, num_values, indices[i])
-        lengths[i] = <int32_t> (offsets[indices[i] + 1] - offsets[indices[i]])
-        total += lengths[i]
-    return total
-
-
-def byte_array_gather(offsets, data, indices, out):
-    """See `reference.byte_array_gather`."""
-    cdef Array starts = readable(offsets, 4 | 8), source = readable(data), chosen = readable(indices, 4)
-    cdef Array to = writable(out)
-    cdef const int32_t* numbers = <const int32_t*> chosen.at
-    with nogil:
-        if starts.width == 4:
-            gather_byte_arrays(<const int32_t*> starts.at, starts.count - 1, source.at, source.size, numbers,
-                               chosen.count, to.at, to.size)
-        else:
-            gather_byte_arrays(<const int64_t*> starts.at, starts.count - 1, source.at, source.size, numbers,
-                               chosen.count, to.at, to.size)
-
-
-cdef int gather_byte_arrays(
-    const Offset* offsets, Py_ssize_t num_values, const uint8_t* data, Py_ssize_t size,
-    const int32_t* indices, Py_ssize_t n, uint8_t* out, Py_ssize_t out_size
-) except -1 nogil:
-    cdef Py_ssize_t i, start, length, written = 0
-    for i in range(n):
-        check_chosen(offsets, num_values, indices[i])
-        start = <Py_ssize_t> offsets[indices[i]]
-        length = <Py_ssize_t> offsets[indices[i] + 1] - start
-        if start + length > size:
-            return malformed(b"an offset leads out of the data")
-        if length > out_size - written:
-            return malformed(b"the chosen values do not fill the output exactly")
-        copy_bytes(out + written, out_size - written, data + start, size - start, length)
-        written += length
-    if written != out_size:
-        return malformed(b"the chosen values do not fill the output exactly")
     return 0
 
 

@@ -68,6 +68,10 @@ ctypedef fused Offset:
     int32_t
     int64_t
 
+ctypedef fused Code:  # beside `Offset` in one function
+    int32_t
+    int64_t
+
 ctypedef fused Bits:
     uint8_t
     uint16_t

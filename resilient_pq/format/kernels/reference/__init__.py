@@ -29,12 +29,9 @@ from resilient_pq.format.kernels.reference.byte_array_runs import (
     plain_views,
 )
 from resilient_pq.format.kernels.reference.byte_arrays import (
-    byte_array_gather,
-    byte_array_gather_lengths,
     byte_array_join,
     byte_array_lengths,
     byte_array_min_max,
-    byte_array_split,
     row_min_max,
     utf8_valid,
 )
@@ -85,13 +82,10 @@ __all__ = [
     "StructReader",
     "bloom_contains",
     "bloom_insert",
-    "byte_array_gather",
-    "byte_array_gather_lengths",
     "byte_array_hashes",
     "byte_array_join",
     "byte_array_lengths",
     "byte_array_min_max",
-    "byte_array_split",
     "chosen_size",
     "compact",
     "compact_offsets",

@@ -17,11 +17,7 @@ _SALTS = np.array(
 
 
 def byte_array_hashes(offsets: Offsets, data: BytesLike) -> NDArray[np.uint64]:
-    """xxh64, with seed 0, of each value ``data[offsets[i]:offsets[i + 1]]``.
-
-    Raises:
-        EncodingError: As of `byte_array_join`.
-    """
+    """xxh64, with seed 0, of each value ``data[offsets[i]:offsets[i + 1]]``."""
     values = byte_arrays(offsets, data)
     return np.fromiter(map(xxhash.xxh64_intdigest, values), np.uint64, len(values))
 

@@ -45,11 +45,6 @@ def plain_byte_arrays(
 
     Returns:
         How many bytes are taken now, and whether each value was seen to be well-formed UTF-8.
-
-    Raises:
-        EncodingError: A value ends behind the end of its page, or behind that of `data`; or a page has another
-            number of values than flags.
-        ValueError: Something lies outside of its array.
     """
     require_types(offsets, np.int32, np.int64)
     if not 0 <= written <= data.size or (offsets.itemsize == 4 and data.size > LARGEST_LENGTH):
@@ -79,24 +74,14 @@ def plain_views(
     number: int,
     text: bool,
 ) -> tuple[bool, bool]:
-    """Set the views of a run of pages to its PLAIN values, where they lie.
+    """Set the views of a run of pages to its PLAIN values, where they lie; see `plain_byte_arrays`.
 
     Args:
-        buffer: Where the pages lie.
-        spans: As of `plain_byte_arrays`.
-        present: As of `plain_byte_arrays`.
-        slot: As of `plain_byte_arrays`.
         views: Those of the whole chunk, rows of 16 bytes. Slots without a value are empty.
         number: The number of `buffer` among those that views lead into.
-        text: As of `plain_byte_arrays`.
 
     Returns:
         Whether any view leads into the buffer, and whether each value was seen to be well-formed UTF-8.
-
-    Raises:
-        EncodingError: A value ends behind the end of its page; a page has another number of values than flags;
-            or the buffer has 2**31 bytes or more.
-        ValueError: Something lies outside of its array.
     """
     source = octets(buffer)
     if views.dtype != np.uint8 or views.shape[1:] != (16,):
@@ -148,35 +133,20 @@ def _values(
         slot += num_slots
 
 
-def chosen_size(entries: NDArray[np.int64], codes: Offsets) -> int:
-    """The bytes of the values that `codes` choose of a dictionary with the offsets `entries`.
-
-    Raises:
-        EncodingError: A code lies outside of the dictionary, or offsets fall.
-    """
+def chosen_size(entries: Offsets, codes: Offsets) -> int:
+    """The bytes of the values that `codes` choose of those with the offsets `entries`; no other offsets are read."""
     starts, ends = _chosen(entries, codes)
+    if (ends - starts > LARGEST_LENGTH).any():
+        raise EncodingError("a value has 2**31 bytes or more")
     return int((ends - starts).sum())
 
 
 def copy_chosen_byte_arrays(
-    entries: NDArray[np.int64], values: BytesLike, codes: Offsets, data: NDArray[np.uint8], written: int
+    entries: Offsets, values: BytesLike, codes: Offsets, data: NDArray[np.uint8], written: int
 ) -> int:
-    """Copy values of a dictionary back to back, and put in the place of each code where its value ends.
+    """Copy the values that `codes` choose back to back, and put in the place of each code where its value ends.
 
-    Args:
-        entries: The offsets of the dictionary's values.
-        values: Their bytes.
-        codes: Which values, in order; becomes their ends in `data`.
-        data: Where they go; of at most 2**31 - 1 bytes where codes are int32.
-        written: How many bytes of it are taken.
-
-    Returns:
-        How many bytes are taken now.
-
-    Raises:
-        EncodingError: A code lies outside of the dictionary; offsets fall or lead out of `values`; or `data` has
-            not enough room.
-        ValueError: `written` lies outside of `data`, or that is too large.
+    As `plain_byte_arrays`, it takes and returns how many bytes of `data` are `written`.
     """
     source = octets(values)
     if not 0 <= written <= data.size or (codes.itemsize == 4 and data.size > LARGEST_LENGTH):
@@ -191,12 +161,12 @@ def copy_chosen_byte_arrays(
     return written
 
 
-def _chosen(entries: NDArray[np.int64], codes: Offsets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    require_types(entries, np.int64)
-    require_types(codes, np.int32, np.int64)
+def _chosen(entries: Offsets, codes: Offsets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    for each in (entries, codes):
+        require_types(each, np.int32, np.int64)
     if codes.size and (codes.min() < 0 or codes.max() >= entries.size - 1):
         raise EncodingError("an index lies outside of its dictionary")
-    starts, ends = entries[codes], entries[1:][codes]
+    starts, ends = entries[codes].astype(np.int64), entries[1:][codes].astype(np.int64)
     if ((starts < 0) | (ends < starts)).any():
         raise EncodingError("offsets fall")
     return starts, ends

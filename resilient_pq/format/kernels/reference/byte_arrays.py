@@ -15,7 +15,6 @@ from resilient_pq.format.kernels.reference.arrays import (
     LARGEST_LENGTH,
     BytesLike,
     Offsets,
-    check_indices,
     octets,
     require_types,
 )
@@ -26,13 +25,7 @@ _BITE = 1 << 18
 
 
 def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:
-    """Fill `lengths` with the lengths of as many PLAIN BYTE_ARRAY values, and return their sum.
-
-    What stands in `buffer` behind the last of them is the caller's business.
-
-    Raises:
-        EncodingError: A value ends behind the end of `buffer`.
-    """
+    """Fill `lengths` with the lengths of as many PLAIN BYTE_ARRAY values, and return their sum."""
     data = octets(buffer).data
     require_types(lengths, np.int32)
     size = len(data)
@@ -48,42 +41,8 @@ def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:
     return position - 4 * lengths.size
 
 
-def byte_array_split(buffer: BytesLike, lengths: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
-    """Copy the bytes of PLAIN BYTE_ARRAY values back to back into `out`.
-
-    Args:
-        buffer: The values, each behind its length of four bytes.
-        lengths: What `byte_array_lengths` found in `buffer`.
-        out: As many bytes as the sum of `lengths`.
-
-    Raises:
-        EncodingError: `lengths` do not add up to the size of `out`, or lead out of `buffer`.
-    """
-    data = octets(buffer)
-    require_types(lengths, np.int32)
-    require_types(out, np.uint8)
-    total = int(lengths.sum(dtype=np.int64))
-    if lengths.size and lengths.min() < 0:
-        raise EncodingError("a BYTE_ARRAY value has a negative length")
-    if total != out.size or total + 4 * lengths.size > data.size:
-        raise EncodingError("the lengths of BYTE_ARRAY values do not fit their buffers")
-    body = np.ones(total + 4 * lengths.size, np.bool_)
-    body[prefix_positions(lengths)] = False
-    out[:] = data[: body.size][body]
-
-
 def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -> None:
-    """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY into `out`.
-
-    Args:
-        offsets: One more than there are values.
-        data: The bytes of the values.
-        out: As many bytes as the values have, and four for each.
-
-    Raises:
-        EncodingError: `offsets` is empty, falls, leads out of `data`, or a value has 2**31 bytes or more; or the
-            values do not fill `out` exactly.
-    """
+    """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY into `out`, which they fill."""
     source = octets(data)
     require_types(out, np.uint8)
     check_offsets(offsets, source.size)
@@ -97,49 +56,8 @@ def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -
     out[body] = source[offsets[0] : offsets[-1]]
 
 
-def byte_array_gather_lengths(offsets: Offsets, indices: NDArray[np.int32], lengths: NDArray[np.int32]) -> int:
-    """Fill `lengths` with those of the values that `indices` choose, and return their sum.
-
-    Only the offsets of chosen values are looked at.
-
-    Raises:
-        EncodingError: An index is negative or not below ``len(offsets) - 1``, or a chosen value has a
-            negative start, a negative length or 2**31 bytes or more.
-    """
-    require_types(lengths, np.int32)
-    if lengths.shape != indices.shape:
-        raise ValueError("there must be as many lengths as indices")
-    starts, ends = _chosen(offsets, indices)
-    lengths[:] = ends - starts
-    return int((ends - starts).sum())
-
-
-def byte_array_gather(offsets: Offsets, data: BytesLike, indices: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
-    """Copy the values ``data[offsets[i]:offsets[i + 1]]``, for every i of `indices`, back to back into `out`.
-
-    Raises:
-        EncodingError: As of `byte_array_gather_lengths`; also a chosen value leads out of `data`, or they do
-            not add up to the size of `out`.
-    """
-    source = octets(data)
-    require_types(out, np.uint8)
-    starts, ends = _chosen(offsets, indices)
-    lengths = ends - starts
-    if indices.size and ends.max() > source.size:
-        raise EncodingError("an offset leads out of the data")
-    if lengths.sum() != out.size:
-        raise EncodingError("the chosen values do not fill the output exactly")
-    moved = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    np.take(source, moved + np.arange(out.size), out=out, mode="clip")
-
-
 def byte_array_min_max(offsets: Offsets, data: BytesLike) -> tuple[int, int]:
-    """Positions of the smallest and the largest value, compared bytewise and unsigned; of equals, the first.
-
-    Raises:
-        EncodingError: As of `byte_array_join`.
-        ValueError: There are no values.
-    """
+    """Positions of the smallest and the largest value, compared bytewise and unsigned; of equals, the first."""
     values = byte_arrays(offsets, data)
     if not values:
         raise ValueError("there are no values to compare")
@@ -158,17 +76,6 @@ def check_offsets(offsets: Offsets, size: int) -> None:
         raise EncodingError("a value has 2**31 bytes or more")
 
 
-def _chosen(offsets: Offsets, indices: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Start and end of each chosen value."""
-    require_types(offsets, np.int32, np.int64)
-    check_indices(indices, max(offsets.size - 1, 0))
-    starts = offsets[indices].astype(np.int64)
-    ends = offsets[1:][indices].astype(np.int64)
-    if ((starts < 0) | (ends < starts)).any() or (ends - starts).max(initial=0) > LARGEST_LENGTH:
-        raise EncodingError("offsets fall, or a value has 2**31 bytes or more")
-    return starts, ends
-
-
 def byte_arrays(offsets: Offsets, data: BytesLike) -> list[bytes]:
     """The values themselves."""
     source = octets(data)
@@ -185,15 +92,7 @@ def prefix_positions(lengths: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def row_min_max(rows: NDArray[np.uint8], signed: bool) -> tuple[int, int]:
-    """Which rows of bytes are the smallest and the largest.
-
-    Args:
-        rows: Two-dimensional uint8, at least one row of at least one byte.
-        signed: Whether they are big-endian two's complement; else they compare byte by byte.
-
-    Returns:
-        The first of the smallest rows, and the first of the largest.
-    """
+    """The first of the smallest rows of bytes and of the largest; `signed` ones are big-endian two's complement."""
     if not rows.size:
         raise ValueError("there must be a row of at least a byte")
     return _extreme_row(rows, signed, largest=False), _extreme_row(rows, signed, largest=True)
@@ -213,11 +112,7 @@ def _extreme_row(rows: NDArray[np.uint8], signed: bool, *, largest: bool) -> int
 
 
 def utf8_valid(offsets: Offsets, data: BytesLike) -> bool:
-    """Whether each of the values ``data[offsets[i]:offsets[i + 1]]`` is well-formed UTF-8 by itself.
-
-    Raises:
-        EncodingError: As of `byte_array_join`.
-    """
+    """Whether each of the values ``data[offsets[i]:offsets[i + 1]]`` is well-formed UTF-8 by itself."""
     source = octets(data)
     check_offsets(offsets, source.size)
     first, last = int(offsets[0]), int(offsets[-1])

@@ -9,15 +9,11 @@ from numpy.typing import NDArray
 
 
 def decimals_widen(values: NDArray[Any], out: NDArray[np.uint8]) -> bool:
-    """Integers as little-endian two's complement of more bytes.
+    """Integers as little-endian two's complement of more bytes; whether all fit, else `out` is not defined.
 
     Args:
-        values: int32 or int64; or two-dimensional uint8, the big-endian two's complement of a value a row. A
-            row without bytes is 0.
+        values: int32 or int64; or two-dimensional uint8, big-endian, a value a row. A row without bytes is 0.
         out: Two-dimensional uint8 with rows of 16 or 32 bytes, one per value; it is filled.
-
-    Returns:
-        Whether all values fit. What `out` holds otherwise is not defined.
     """
     size = out.shape[1]
     if size not in (16, 32):
@@ -50,12 +46,10 @@ def decimals_narrow(rows: NDArray[np.uint8], out: NDArray[Any]) -> int:
 
     Args:
         rows: Two-dimensional uint8 with rows of 4, 8, 16 or 32 bytes, a value each.
-        out: int32 or int64; or two-dimensional uint8 with rows of any width but 0. One per value; it is
-            filled.
+        out: int32 or int64; or two-dimensional uint8 with rows of any width but 0. One per value; it is filled.
 
     Returns:
-        The first row whose value does not fit, or -1 if all do. What `out` holds in the former case is not
-        defined.
+        The first row whose value does not fit, and then `out` is not defined; or -1 if all do.
     """
     count, size = rows.shape
     if size not in (4, 8, 16, 32):

@@ -34,10 +34,6 @@ def delta_binary_decode(buffer: BytesLike, out: Integers) -> int:
 
     Returns:
         The bytes that the values take, as far as they are in `buffer`.
-
-    Raises:
-        EncodingError: The header names another number of values or impossible blocks, a miniblock that is
-            needed is wider than 64 bits, or the blocks end too early.
     """
     data = octets(buffer).data
     require_types(out, np.int32, np.int64)

@@ -30,9 +30,6 @@ def gather(dictionary: NDArray[Any], indices: NDArray[np.int32], out: NDArray[An
         dictionary: One-dimensional with items of 1, 2, 4 or 8 bytes, or two-dimensional uint8, a value a row.
         indices: Positions in `dictionary`.
         out: As many values as `indices`, in type and width like `dictionary`.
-
-    Raises:
-        EncodingError: An index is negative or behind the end of `dictionary`.
     """
     source, target = bits_of(dictionary), bits_of(out)
     if out.dtype != dictionary.dtype or target.shape != (indices.size, *source.shape[1:]):
@@ -74,20 +71,7 @@ def dictionary_build(values: NDArray[Any], limit: int) -> tuple[Packed, NDArray[
 def dictionary_build_byte_arrays(
     offsets: Offsets, data: BytesLike, limit: int, limit_bytes: int
 ) -> tuple[Packed, NDArray[np.int64]] | None:
-    """Number the distinct values ``data[offsets[i]:offsets[i + 1]]`` in the order they appear.
-
-    Args:
-        offsets: One more than there are values.
-        data: The bytes of the values.
-        limit: How many distinct values there may be.
-        limit_bytes: How large they may be together as a PLAIN dictionary, 4 bytes and the length of each.
-
-    Returns:
-        As `dictionary_build`; None also as soon as the distinct values exceed `limit_bytes`.
-
-    Raises:
-        EncodingError: As of `byte_array_join`.
-    """
+    """The same for values ``data[offsets[i]:offsets[i + 1]]``, of at most `limit_bytes` as a PLAIN dictionary."""
     return _number(byte_arrays(offsets, data), limit, limit_bytes)
 
 
@@ -112,11 +96,7 @@ def distinct_in_runs(values: NDArray[Any], starts: NDArray[np.int64], run: int) 
 def distinct_in_runs_byte_arrays(
     offsets: Offsets, data: BytesLike, starts: NDArray[np.int64], run: int
 ) -> tuple[int, int, int, int, int]:
-    """The same of the values ``data[offsets[i]:offsets[i + 1]]``. Only the offsets of the runs are looked at.
-
-    Raises:
-        EncodingError: As of `byte_array_join`, for the offsets of a run.
-    """
+    """The same of the values ``data[offsets[i]:offsets[i + 1]]``. Only the offsets of the runs are looked at."""
     if not len(offsets):
         raise ValueError("there must be one offset more than values")
     _check_runs(starts, run, len(offsets) - 1)
@@ -169,11 +149,7 @@ def _narrow(numbers: NDArray[np.int32], count: int) -> Packed:
 
 
 def mark_used(indices: Packed, marks: NDArray[np.uint8]) -> None:
-    """Set ``marks[index]`` to 1 for every index.
-
-    Raises:
-        EncodingError: An index is negative or behind the end of `marks`.
-    """
+    """Set ``marks[index]`` to 1 for every index."""
     require_types(indices, np.uint8, np.uint16, np.int32)
     require_types(marks, np.uint8)
     if indices.size and (indices.min() < 0 or indices.max() >= marks.size):

@@ -9,17 +9,11 @@ T = TypeVar("T")
 
 
 class InnerLists(NamedTuple):
-    """Where the kept lists lie that stand in the elements of a kept list.
+    """Where the kept lists lie that stand in the elements of a kept list."""
 
-    Attributes:
-        at: For each element, the offset of its kept list's header; -1 where it has none.
-        first: For each element, where its own begin in `starts`, and at the end where the last one's end.
-        starts: For each element, the offsets of its kept list's elements, and the offset behind the last.
-    """
-
-    at: memoryview
-    first: memoryview
-    starts: memoryview
+    at: memoryview  # for each element, the offset of its kept list's header; -1 where it has none
+    first: memoryview  # for each element, where its own begin in `starts`, and at the end where the last one's end
+    starts: memoryview  # for each element, the offsets of its kept list's elements, and the offset behind the last
 
 
 class Reader(Protocol):
@@ -40,14 +34,7 @@ class KeptStructs(MutableSequence[T]):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, reader: Reader, data: Any, starts: memoryview, inner: InnerLists | None = None) -> None:
-        """Keep what the structs are read from.
-
-        Args:
-            reader: Reads them.
-            data: Their bytes, which never change.
-            starts: Offsets of the structs in `data`, and the offset behind the last.
-            inner: The kept lists within them; None where they have none.
-        """
+        """Keep the bytes, which never change, the offsets of the structs and behind the last, and lists within them."""
         self._reader = reader
         self._data = data
         self._starts = starts

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError, ThriftError
+from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets
 from resilient_pq.format.kernels.reference.integers import varint
 from resilient_pq.format.kernels.reference.thrift import struct_end, value_end
-from resilient_pq.format.kernels.tables import PageField
 
-_FALSE, _I32, _STRUCT = 2, 5, 12
+_STOP, _FALSE, _I32, _STRUCT = -1, 2, 5, 12
 _BOOLS = (1, _FALSE)
 _MAX_DEPTH = 64
 _ENCODINGS = frozenset((0, *range(2, 11)))
@@ -32,10 +32,6 @@ def page_headers(chunk: BytesLike, num_values: int) -> NDArray[np.int64]:
     Args:
         chunk: All bytes of the chunk, beginning with a page header.
         num_values: Entries of data pages after which the chunk is at its end; -1 reads all bytes.
-
-    Raises:
-        ThriftError: A header does not parse, or says what no writer does.
-        EncodingError: A page goes beyond the chunk.
     """
     data = octets(chunk).data
     rows: list[list[int]] = []
@@ -94,26 +90,15 @@ def _detail(kind: int, details: dict[int, tuple[list[int], bool]]) -> list[int]:
 def _fields(
     data: memoryview, position: int, depth: int
 ) -> tuple[tuple[dict[int, int], dict[int, bool], dict[int, int]], int]:
-    """The fields of a struct by their ids: its integers of 32 bits, its booleans, and where its structs begin.
-
-    Returns them, and the offset behind the struct.
-    """
+    """The integers of 32 bits, the booleans and the offsets of structs by their fields' ids, and the struct's end."""
     numbers: dict[int, int] = {}
     flags: dict[int, bool] = {}
     structs: dict[int, int] = {}
     number = 0
     while True:
-        header, position = _byte(data, position)
-        if header == 0:
+        number, kind, position = _field_header(data, position, number)
+        if kind == _STOP:
             return (numbers, flags, structs), position
-        kind = header & 0x0F
-        if header >> 4:
-            number += header >> 4
-        else:
-            coded, position = varint(data, position, 16, ThriftError)
-            number = coded >> 1 ^ -(coded & 1)
-        if number > 0x7FFF:
-            raise ThriftError("a field of a page header has a number that none can have")
         known = number in _KNOWN
         if known and (number in numbers or number in flags or number in structs):
             raise ThriftError("a field of a page header stands twice")
@@ -129,7 +114,17 @@ def _fields(
             position = value_end(data, position, kind, depth - 1)
 
 
-def _byte(data: memoryview, position: int) -> tuple[int, int]:
+def _field_header(data: memoryview, position: int, previous: int) -> tuple[int, int, int]:
+    """The id and the type of a field, `_STOP` behind the last one, and the offset of what follows."""
     if position >= len(data):
         raise ThriftError("a page header ends behind the end of its chunk")
-    return data[position], position + 1
+    header, position = data[position], position + 1
+    if header == 0:
+        return previous, _STOP, position
+    number = previous + (header >> 4)
+    if not header >> 4:
+        coded, position = varint(data, position, 16, ThriftError)
+        number = coded >> 1 ^ -(coded & 1)
+    if number > 0x7FFF:
+        raise ThriftError("a field of a page header has a number that none can have")
+    return number, header & 0x0F, position

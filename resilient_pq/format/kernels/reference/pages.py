@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
+from resilient_pq.format.kernels.page_columns import PageSpan
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets, require_types
 from resilient_pq.format.kernels.reference.dictionary import gather
 from resilient_pq.format.kernels.reference.nulls import spread
 from resilient_pq.format.kernels.reference.rle import rle_decode
-from resilient_pq.format.kernels.tables import PageSpan
 
 _LENGTH = 4
 
@@ -37,7 +37,7 @@ def page_levels(
         pages: One row of `PagePart`s per page.
         maxima: The greatest definition level, the greatest repetition level, and the definition level from
             which on an entry takes a slot. Where a maximum is 0, pages have no such levels.
-        definition: Room for the definition levels of the run; None where nobody wants them.
+        definition: Room for the definition levels of the run; None where they are not wanted.
         repetition: Room for its repetition levels; None where the greatest is 0.
         present: One flag per slot of the whole chunk; is written only where the greatest definition level is
             not 0.
@@ -48,10 +48,6 @@ def page_levels(
     Returns:
         One row of `PageSpan`s per page, how many flags are set now, and the slot behind the run's last. Slots of
         the run that are not flagged have values.
-
-    Raises:
-        EncodingError: The levels do not decode, or one is greater than its maximum.
-        ValueError: Something lies outside of its array.
     """
     data = octets(buffer).data
     max_definition, max_repetition, slot_level = maxima
@@ -113,10 +109,6 @@ def plain_pages(
         slot: The run's first slot.
         out: The slots of the whole chunk: bool, whose values take one bit each; one-dimensional with items of 1,
             2, 4 or 8 bytes; or two-dimensional uint8, a value a row. Slots without a value become 0.
-
-    Raises:
-        EncodingError: A page has fewer bytes than its values need.
-        ValueError: Something lies outside of its array.
     """
     data = octets(buffer)
     for values, count, place in _places(data, spans, present, slot, out):
@@ -149,10 +141,6 @@ def dictionary_pages(
         slot: The run's first slot.
         dictionary: The values.
         out: As of `plain_pages`; of the same type and width as `dictionary`.
-
-    Raises:
-        EncodingError: Indices do not decode, or one lies outside of the dictionary.
-        ValueError: Something lies outside of its array, or the two differ in type.
     """
     if dictionary.dtype != out.dtype or dictionary.shape[1:] != out.shape[1:]:
         raise ValueError("a dictionary must have the type of the output")

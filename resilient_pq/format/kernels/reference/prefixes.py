@@ -17,13 +17,7 @@ from resilient_pq.format.kernels.reference.byte_arrays import check_offsets
 
 
 def shared_prefixes(offsets: Offsets, data: BytesLike) -> NDArray[np.int32]:
-    """How many bytes each value ``data[offsets[i]:offsets[i + 1]]`` shares with the front of the one before.
-
-    The first value shares none. This is what DELTA_BYTE_ARRAY leaves out (Encodings.md, 7).
-
-    Raises:
-        EncodingError: As of `byte_array_join`.
-    """
+    """How many bytes each value ``data[offsets[i]:offsets[i + 1]]`` shares with the front of the one before."""
     source = octets(data)
     check_offsets(offsets, source.size)
     shared = np.zeros(offsets.size - 1, np.int32)
@@ -56,10 +50,6 @@ def join_prefixes(
         suffixes: Those bytes, back to back, and whatever follows them.
         lengths: Filled with the length of each value.
         previous: The value before the first one.
-
-    Raises:
-        EncodingError: A number is negative, a prefix is longer than the value before, the suffixes end behind
-            the end of `suffixes`, or the values have more than 2**31 - 1 bytes together.
     """
     data = octets(suffixes).tobytes()
     value = octets(previous).tobytes()

@@ -35,10 +35,6 @@ def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
 
     Returns:
         The bytes that the runs take, as far as they are in `buffer`.
-
-    Raises:
-        EncodingError: The runs end too early, a run header has more than 32 bits, a value has more bits than
-            `bit_width` or does not fit the type of `out`, or `bit_width` is not 0 to 32.
     """
     data = octets(buffer).data
     require_types(out, np.uint8, np.int32)
@@ -85,9 +81,6 @@ def rle_encode(values: Packed, bit_width: int, front: int = 0) -> NDArray[np.uin
         values: uint8, uint16 or int32, none negative, fewer than 2**31.
         bit_width: Bits per value, 0 to 32.
         front: Zeros before the encoded values, 0 to 8: room for what a page has there, such as their length.
-
-    Raises:
-        EncodingError: A value is negative or has more bits than `bit_width`, or `bit_width` is not 0 to 32.
     """
     require_types(values, np.uint8, np.uint16, np.int32)
     _check_bit_width(bit_width)
@@ -139,10 +132,6 @@ def unpack_bits_msb(buffer: BytesLike, bit_width: int, out: Levels) -> int:
 
     Returns:
         The bytes that the values take, the last one counted whole.
-
-    Raises:
-        EncodingError: The values end behind the end of `buffer`, one does not fit the type of `out`, or
-            `bit_width` is not 0 to 32.
     """
     data = octets(buffer)
     require_types(out, np.uint8, np.int32)

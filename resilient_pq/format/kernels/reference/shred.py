@@ -74,9 +74,7 @@ def shred_repeated(
 
 
 def optional_in_order(definition: Levels, valid: NDArray[np.bool_], base: int, level: int, to: int) -> int:
-    """Raise the definition levels of entries that are defined down to a node's parent, where the node is there too.
-
-    For nodes whose slots are the entries of `base` or more, in order.
+    """As `shred_optional`, for nodes whose slots are the entries of `base` or more, in order; returns how many rise.
 
     Args:
         definition: One per entry; those that are `level` are defined so far.
@@ -84,9 +82,6 @@ def optional_in_order(definition: Levels, valid: NDArray[np.bool_], base: int, l
         base: The definition level from which on an entry has a slot.
         level: The definition level of the parent.
         to: That of the node, or of what is below it and always there.
-
-    Returns:
-        How many were raised.
     """
     slots = np.flatnonzero(definition >= base)
     if len(slots) != len(valid):
@@ -97,16 +92,13 @@ def optional_in_order(definition: Levels, valid: NDArray[np.bool_], base: int, l
 
 
 def entries_in_order(definition: Levels, offsets: Offsets, base: int, level: int) -> int | None:
-    """How many entries `lists_in_order` makes of these.
+    """How many entries `lists_in_order` makes of these; None where a slot that is no list has elements.
 
     Args:
         definition: One per entry; those that are `level` have a list.
         offsets: Where the elements of each slot begin, and where those of the last end.
         base: As of `optional_in_order`.
         level: The definition level of an empty list.
-
-    Returns:
-        None where a slot that is no list has elements, so that entries and elements are not in step.
     """
     lengths = _lengths_in_order(definition, offsets, base)
     if (lengths < 0).any():
@@ -126,17 +118,17 @@ def lists_in_order(
     new_definition: Levels,
     new_repetition: Levels,
 ) -> None:
-    """Put an entry for each element where an entry for a list was; entries without elements stay as they are.
+    """As `shred_repeated`, where `entries_in_order` counted the entries, for whose levels there is room.
 
     Args:
         definition: One per entry, as of `entries_in_order`.
         repetition: One per entry; None where all are 0.
-        offsets: As of `entries_in_order`, which has found that no slot has elements but those of lists.
+        offsets: As of `entries_in_order`.
         base: As of `optional_in_order`.
         to: The definition level of an element, or of what is below it and always there.
         depth: The repetition level of elements behind the first.
-        new_definition: Room for as many as `entries_in_order` said.
-        new_repetition: As many.
+        new_definition: Filled with definition levels.
+        new_repetition: Filled with repetition levels.
     """
     lengths = _lengths_in_order(definition, offsets, base)
     counts = np.maximum(lengths, 1)
@@ -170,12 +162,7 @@ def _slots_of(alive: NDArray[np.bool_], slots: Slots | None, count: int) -> Slot
 
 
 def compact(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
-    """The values where `present` is true, back to back: what `spread` undoes.
-
-    Args:
-        values: As of `spread`.
-        present: One per value.
-    """
+    """The values where `present` is true, back to back: what `spread` undoes."""
     bits_of(values)
     if len(present) != len(values):
         raise ValueError("there must be one flag per value")
@@ -185,14 +172,7 @@ def compact(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
 def compact_offsets(offsets: Offsets, present: NDArray[np.bool_], out: Offsets) -> bool:
     """Fill `out` with offsets of the byte strings where `present` is true, into the same data.
 
-    Args:
-        offsets: int32 or int64, one more than there are flags.
-        present: One per byte string.
-        out: Of the same type, one more than there are byte strings present.
-
-    Returns:
-        Whether all that are not present have no bytes, so that those of the others are back to back; else what is in
-        `out` means nothing.
+    False where others have bytes, so that those of these are not back to back; then `out` means nothing.
     """
     if len(offsets) != len(present) + 1:
         raise ValueError("there must be one offset more than flags")

@@ -24,29 +24,17 @@ _NO_TYPE = "the Thrift compact protocol has no such type"
 
 
 class StructField(NamedTuple):
-    """One field of a struct.
+    """One field of a struct."""
 
-    Attributes:
-        number: Its Thrift id, 1 to 63.
-        name: The attribute that it becomes.
-        kind: Its wire type in the compact protocol; 1, true, for any bool.
-        element: The wire type of a list's elements; 0 where it is no list.
-        nested: Reads the struct that it is, or that its elements are.
-        text: Whether binary values are text; what is no UTF-8 in it becomes U+FFFD.
-        required: Whether a struct without it is refused.
-        kept: Whether a list of structs becomes `KeptStructs`.
-        default: Its value where it is left out.
-    """
-
-    number: int
-    name: str
-    kind: int
-    element: int = 0
-    nested: StructReader | None = None
-    text: bool = False
-    required: bool = False
-    kept: bool = False
-    default: Any = None
+    number: int  # its Thrift id, 1 to 63
+    name: str  # the attribute that it becomes
+    kind: int  # its wire type in the compact protocol; 1, true, for any bool
+    element: int = 0  # the wire type of a list's elements; 0 where it is no list
+    nested: StructReader | None = None  # reads the struct that it is, or that its elements are
+    text: bool = False  # whether binary values are text; what is no UTF-8 in it becomes U+FFFD
+    required: bool = False  # whether a struct without it is refused
+    kept: bool = False  # whether a list of structs becomes `KeptStructs`
+    default: Any = None  # its value where it is left out
 
 
 class StructReader:
@@ -56,15 +44,7 @@ class StructReader:
     """
 
     def __init__(self, cls: type[Any], fields: Sequence[StructField]) -> None:
-        """Prepare to read.
-
-        Args:
-            cls: A class with `__slots__`, one for each field; its constructor is not called.
-            fields: Its fields.
-
-        Raises:
-            ValueError: A field's number is not 1 to 63, or the class has no slot for it.
-        """
+        """Read structs into a class with a slot for each field, without calling its constructor."""
         for one in fields:
             if not 1 <= one.number <= _LARGEST_NUMBER:
                 raise ValueError(
@@ -76,24 +56,14 @@ class StructReader:
         self._fields = {one.number: one for one in fields}
 
     def decode(self, buffer: BytesLike, start: int, max_depth: int, lasting: bool = False) -> tuple[Any, int]:
-        """Read the struct at `start`.
+        """The struct at `start`, and the offset just behind it.
 
         Args:
             buffer: The struct, and whatever stands around it.
             start: Offset of the struct's first byte.
-            max_depth: How deep structs, lists, sets and maps may lie within each other, 1 to 128; the struct
-                itself counts as 1.
+            max_depth: How deep structs, lists, sets and maps may lie within each other, 1 to 128; the struct is 1.
             lasting: Whether `KeptStructs` may hold on to the buffer, because it never changes. Otherwise they
                 copy what they are read from, unless that is most of a `bytes` object.
-
-        Returns:
-            The struct, and the offset just behind it.
-
-        Raises:
-            ThriftError: The struct is not whole in `buffer`, lies deeper than `max_depth`, lacks a required field,
-                or has a type that the protocol does not know, an integer beyond its type's range, or a list of
-                other elements than the class declares.
-            ValueError: `max_depth` is not 1 to 128.
         """
         data = octets(buffer).data
         if not 1 <= max_depth <= _LARGEST_DEPTH:
@@ -103,18 +73,7 @@ class StructReader:
         return self._read(_Source(data, buffer, lasting), start, max_depth)
 
     def decode_kept(self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None) -> Any:
-        """Read a struct of `KeptStructs`.
-
-        Args:
-            buffer: The bytes.
-            start: Offset of the struct.
-            end: Offset behind it.
-            inner_at: Offset of its kept list, of which is known where its elements lie; -1 where it has none.
-            inner_starts: Offsets of these elements, and behind the last.
-
-        Raises:
-            ThriftError: The bytes have changed since they were checked.
-        """
+        """A struct of `KeptStructs`, whose kept list at `inner_at`, -1 for none, has elements at `inner_starts`."""
         data = octets(buffer).data
         if not 0 <= start <= end <= len(data):
             raise ThriftError("a struct starts outside of its buffer")
@@ -171,10 +130,7 @@ class _Source:
         self._inner: dict[int, list[int]] | None = None
 
     def kept(self, one: StructField, at: int, depth: int) -> tuple[KeptStructs[Any] | None, int]:
-        """A kept list, and the offset behind it: its elements are read to see that they can be, and let go.
-
-        None where it stands in one of these elements.
-        """
+        """A kept list, its elements checked, and the offset behind it; None for a list in one of these elements."""
         assert one.nested is not None
         if at == self._inner_at and self._inner_starts is not None:
             return KeptStructs(one.nested, self._buffer, self._inner_starts), self._inner_starts[-1]

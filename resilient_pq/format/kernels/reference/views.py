@@ -30,17 +30,7 @@ _LONG = struct.Struct("<i4sii")
 
 
 def views_of(offsets: Offsets, data: BytesLike, buffer: int, out: NDArray[np.int32]) -> None:
-    """Fill `out` with views of the values ``data[offsets[i]:offsets[i + 1]]``.
-
-    Args:
-        offsets: Where each value begins, and the last one ends.
-        data: The bytes.
-        buffer: The number of the buffer ``data[offsets[0]:offsets[-1]]``, into which the views lead.
-        out: Four words for each value.
-
-    Raises:
-        EncodingError: As of `byte_array_join`; or the buffer would have 2**31 bytes or more.
-    """
+    """Fill `out` with views, four words each, of values ``data[offsets[i]:offsets[i + 1]]`` in buffer `buffer`."""
     source = octets(data)
     _require_views(out)
     if len(out) != offsets.size - 1:
@@ -60,11 +50,7 @@ def views_of(offsets: Offsets, data: BytesLike, buffer: int, out: NDArray[np.int
 
 
 def views_join(views: NDArray[np.int32], buffers: Sequence[BytesLike]) -> tuple[Offsets, NDArray[np.uint8]]:
-    """The values of views back to back: their offsets, int64 where int32 do not suffice, and their bytes.
-
-    Raises:
-        EncodingError: A view leads out of its buffers.
-    """
+    """The values of views back to back: their offsets, int64 where int32 do not suffice, and their bytes."""
     sources = [octets(buffer) for buffer in buffers]
     _require_views(views)
     raw = views.tobytes()

@@ -42,7 +42,7 @@ class PageField:
 
 
 class PagePart:
-    """The columns of what `page_levels` is told of each page."""
+    """The columns of the table of pages that `page_levels` reads."""
 
     #: Where the page begins in the buffer, with its levels.
     START: Final = 0
@@ -59,7 +59,7 @@ class PagePart:
 
 
 class PageSpan:
-    """The columns of what `page_levels` finds of each page."""
+    """The columns of the table of values that `page_levels` returns."""
 
     #: Where its values begin in the buffer, behind the levels.
     START: Final = 0
