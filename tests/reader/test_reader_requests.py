@@ -359,7 +359,7 @@ async def test_batches_that_are_forgotten_are_closed(our_bytes: bytes, stored: S
     left_open.clear()  # the one that was forgotten here
 
 
-async def test_cancelled_reads_leave_no_task(our_bytes: bytes, stored: Stored) -> None:
+async def test_cancelled_reads_leave_no_task(our_bytes: bytes, stored: Stored, left_open: list[str]) -> None:
     async with rpq.open((await stored(our_bytes), "file")) as file:
 
         async def walk() -> None:
@@ -377,6 +377,8 @@ async def test_cancelled_reads_leave_no_task(our_bytes: bytes, stored: Stored) -
                 if closing := asyncio.all_tasks() - {asyncio.current_task()}:
                     await asyncio.wait(closing, timeout=60)
                 assert asyncio.all_tasks() == {asyncio.current_task()}, turns
+    # It depends on the number of turns whether one was cancelled there: `walk` closes no stream, as a caller may.
+    left_open[:] = [generator for generator in left_open if not generator.startswith("batches_of")]
 
 
 async def test_batches_before_the_damage_are_given(our_bytes: bytes, stored: Stored, rows: pa.Table) -> None:
