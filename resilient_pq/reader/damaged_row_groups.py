@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.chunk_salvage import ChunkBytes, RowRun, SalvagedChunk, next_page, survivors
+from resilient_pq.damage.chunk_salvage import ChunkBytes, RowRun, SalvagedChunk
 from resilient_pq.damage.displaced_pages import goes_beyond, is_adrift, is_displaced, without_displaced
 from resilient_pq.damage.lost_region import LostRegion, RemainingRowGroup, lost_regions
 from resilient_pq.damage.on_damage import OnDamage, choose_rows, rows_kept
@@ -21,6 +21,7 @@ from resilient_pq.damage.page_hints import (
     record_of_row_group,
     record_place,
 )
+from resilient_pq.damage.salvage_pipeline import salvage_chunk
 from resilient_pq.damage.stated_values import stated_of
 from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format.compression import codecs
@@ -111,12 +112,11 @@ class DamagedRowGroups:
         known = await self._known_pages(group, [chunk.chunk for chunk in damaged])
         left = [
             await asyncio.to_thread(
-                survivors,
+                salvage_chunk,
                 chunk.chunk,
                 [ChunkBytes(chunk.data)],
                 pages,
                 num_rows=group.num_rows,
-                search=next_page,
                 agrees=stated_of(self._objects.contents.metadata, chunk.chunk).agrees,
                 verify=self._verify,
             )

@@ -103,7 +103,7 @@ def _contradicts(chunk: SalvagedChunk | None, stated: int) -> bool:
 
 def _proven(chunk: SalvagedChunk) -> int | None:
     """The rows of a chunk whose headers are believed: the footer, or their bodies, have as many values as they say."""
-    pages = [fate.page for fate in chunk.pages if fate.page is not None and fate.mending is None]
+    pages = [fate.page for fate in chunk.pages if fate.page is not None and fate.repair is None]
     if ChunkSums.of(chunk.chunk.metadata) is not None or len(pages) < len(chunk.pages):
         return None  # what a record of ours vouches for is not what is wrong
     if sum(page.num_values for page in pages) != chunk.chunk.metadata.num_values:
