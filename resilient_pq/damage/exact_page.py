@@ -49,7 +49,7 @@ def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], qu
         if page.header.type == PageType.DICTIONARY_PAGE:
             _check_dictionary(page, leaf.node, codec, encodings)
         elif page.data_header is not None:
-            _check_said(page, leaf, encodings)
+            _check_header(page, page.data_header, leaf, encodings)
             _check_data(page, open_data_page(page, leaf, codec, quirks), leaf)
         else:
             raise FormatError("its header says that it is a page of another kind than any that writers make")
@@ -66,26 +66,32 @@ def _check_dictionary(page: Page, node: Primitive, codec: int, encodings: Sequen
     _check_values(Encoding.PLAIN, node, body, header.num_values)
 
 
-def _check_said(page: Page, leaf: Leaf, encodings: Sequence[int]) -> None:
+def _check_header(page: Page, header: DataPageHeader | DataPageHeaderV2, leaf: Leaf, encodings: Sequence[int]) -> None:
     """Compare what a header says besides counts with what its chunk says, and with itself."""
-    match page.data_header:
-        case DataPageHeader() as v1:
-            needless = [v1.repetition_level_encoding] if not leaf.max_repetition_level else []
-            needless += [v1.definition_level_encoding] if not leaf.max_definition_level else []
-            if any(encoding not in _LEVEL_ENCODINGS for encoding in needless):
-                raise FormatError("its header names encodings that no levels have")
-        case DataPageHeaderV2() as v2:
-            first, second = v2.repetition_levels_byte_length, v2.definition_levels_byte_length
-            if (first and not leaf.max_repetition_level) or (second and not leaf.max_definition_level):
-                raise FormatError("its header tells of levels that the column does not have")
-            levels = first + second
-            whole = len(page.body) == page.header.uncompressed_page_size
-            if v2.is_compressed is False and not whole:
-                raise FormatError(f"a page that is not compressed has {len(page.body) - levels} bytes of values")
-            if not leaf.max_repetition_level and v2.num_rows != v2.num_values:
-                raise FormatError("its header counts other rows than entries of a column without lists")
-    if page.data_header is not None and page.data_header.encoding not in encodings:
+    if isinstance(header, DataPageHeader):
+        _check_header_v1(header, leaf)
+    else:
+        _check_header_v2(page, header, leaf)
+    if header.encoding not in encodings:
         raise FormatError("its header names encodings that the chunk does not have")
+
+
+def _check_header_v1(header: DataPageHeader, leaf: Leaf) -> None:
+    needless = [header.repetition_level_encoding] if not leaf.max_repetition_level else []
+    needless += [header.definition_level_encoding] if not leaf.max_definition_level else []
+    if any(encoding not in _LEVEL_ENCODINGS for encoding in needless):
+        raise FormatError("its header names encodings that no levels have")
+
+
+def _check_header_v2(page: Page, header: DataPageHeaderV2, leaf: Leaf) -> None:
+    repetition, definition = header.repetition_levels_byte_length, header.definition_levels_byte_length
+    if (repetition and not leaf.max_repetition_level) or (definition and not leaf.max_definition_level):
+        raise FormatError("its header tells of levels that the column does not have")
+    if header.is_compressed is False and len(page.body) != page.header.uncompressed_page_size:
+        values_size = len(page.body) - repetition - definition
+        raise FormatError(f"a page that is not compressed has {values_size} bytes of values")
+    if not leaf.max_repetition_level and header.num_rows != header.num_values:
+        raise FormatError("its header counts other rows than entries of a column without lists")
 
 
 def _check_data(page: Page, data: DataPage, leaf: Leaf) -> None:

@@ -170,7 +170,7 @@ class PageFinder:
         return fates
 
     def _page_at(self, at: int, stop: int, ordinal: int, hint: PageHint | None = None) -> PageFate | None:
-        """The page that begins at `at` (and ends at `stop`, with a hint); None where no reading has a fitting header."""
+        """The page at `at` (with a hint it ends at `stop`); None where no reading has a header that fits."""
         base = self._chunk.range.start
         damaged = doubtful = None
         for number, reading in enumerate(self._readings):

@@ -263,15 +263,7 @@ def _list_header(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _skip(view: memoryview, at: int, kind: int, depth: int, *, inside: bool) -> int:
-    """The offset after a value, telling apart bytes that end too early and bytes that are wrong.
-
-    Args:
-        view: The bytes.
-        at: Where the value begins.
-        kind: Its wire type.
-        depth: How many levels deep it may be.
-        inside: Whether it stands in a list or a map, where a bool takes a byte.
-    """
+    """The offset after a value of a wire type; a bool takes a byte only `inside` of a list or a map."""
     if kind in (_TRUE, _FALSE) and not inside:
         return at
     if kind in _VARINTS:
@@ -285,6 +277,11 @@ def _skip(view: memoryview, at: int, kind: int, depth: int, *, inside: bool) -> 
         raise _DamagedError
     if kind == _STRUCT:
         return _skip_struct(view, at, depth)
+    return _skip_elements(view, at, kind, depth)
+
+
+def _skip_elements(view: memoryview, at: int, kind: int, depth: int) -> int:
+    """The offset after a list, a set or a map."""
     if kind in (_LIST, _SET):
         header = _byte(view, at)
         count, at = (header >> 4, at + 1) if header >> 4 != _LONG_LIST else _varint(view, at + 1)

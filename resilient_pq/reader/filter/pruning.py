@@ -208,7 +208,7 @@ class _Facts:
         if columns is None or offsets is None:
             return None
         rows = page_rows(offsets, self._group.num_rows)
-        if len(columns.pages) != len(rows) or not _credible(chunk, columns, rows):
+        if len(columns.pages) != len(rows) or not _is_credible(chunk, columns, rows):
             return None
         return _Pages(columns.pages, tuple(rows))
 
@@ -272,26 +272,26 @@ def _has_sum(chunk: ChunkRead) -> bool:
     return sums is not None and sums.of_chunk is not None
 
 
-def _credible(chunk: IndexedChunk, index: DecodedColumnIndex, rows: Sequence[range]) -> bool:
+def _is_credible(chunk: IndexedChunk, index: DecodedColumnIndex, rows: Sequence[range]) -> bool:
     """Whether a ColumnIndex agrees with what the footer says of the whole chunk.
 
     Few files have checksums of their indexes, so that much has to stand for one: pages have rows, no more nulls than
     rows, and altogether as many as the chunk, one definition level for each row, and numbers within the chunk's bounds.
     """
-    if not all(rows):
-        return False
     whole = index_ranges.statistics_of_chunk(chunk)
     counts = [page.null_count for page in index.pages]
-    levels = [page.definition_level_histogram for page in index.pages]
-    if any(each is not None and sum(each) != len(held) for each, held in zip(levels, rows, strict=True)):
-        return False
-    if any(nulls is not None and nulls > len(held) for nulls, held in zip(counts, rows, strict=True)):
-        return False
-    if any(page.all_null and page.null_count != len(held) for page, held in zip(index.pages, rows, strict=True)):
-        return False
     if whole.null_count is not None and None not in counts and sum(filter(None, counts)) != whole.null_count:
         return False
-    return all(_lies_within(page.low, whole) and _lies_within(page.high, whole) for page in index.pages)
+    return all(_is_credible_page(page, len(held), whole) for page, held in zip(index.pages, rows, strict=True))
+
+
+def _is_credible_page(page: ColumnStatistics, num_rows: int, whole: ColumnStatistics) -> bool:
+    nulls, levels = page.null_count, page.definition_level_histogram
+    if not num_rows or (nulls is not None and nulls > num_rows) or (page.all_null and nulls != num_rows):
+        return False
+    if levels is not None and sum(levels) != num_rows:
+        return False
+    return _lies_within(page.low, whole) and _lies_within(page.high, whole)
 
 
 def _lies_within(bound: Any, whole: ColumnStatistics) -> bool:
