@@ -197,8 +197,6 @@ class ChunkObjects:
         """
         await self.pin(chunk.file for chunk in chunks)
         places = await off_loop(len(chunks), lambda: [self.places_of(chunk) for chunk in chunks])
-        owners = [(i, part) for i, ranges in enumerate(places) for part in range(len(ranges))]
-        found: dict[int, dict[int, memoryview]] = {}
         wave = fetch_groups(
             self._store,
             [place for ranges in places for place in ranges],
@@ -208,17 +206,10 @@ class ChunkObjects:
             requests=self._requests,
             tail=self._tail,
         )
+        joined = _JoinedRanges([len(ranges) for ranges in places])
         async with aclosing(wave) as arriving:
             async for group in arriving:
-                whole = []
-                for position, data in group:
-                    i, part = owners[position]
-                    parts = found.setdefault(i, {})
-                    parts[part] = data
-                    if len(parts) == len(places[i]):
-                        del found[i]
-                        whole.append((i, [parts[at] for at in sorted(parts)]))
-                if whole:
+                if whole := joined.add(group):
                     yield whole
 
     def fetch_places(
@@ -281,3 +272,24 @@ class ChunkObjects:
             async for _, found in arriving:
                 data = found
         return data
+
+
+class _JoinedRanges:
+    """Ranges of several chunks that arrive in any order, joined chunk by chunk."""
+
+    def __init__(self, num_ranges: Sequence[int]) -> None:
+        self._owners = [(chunk, part) for chunk, count in enumerate(num_ranges) for part in range(count)]
+        self._num_ranges = num_ranges
+        self._arrived: dict[int, dict[int, memoryview]] = {}
+
+    def add(self, group: Iterable[tuple[int, memoryview]]) -> list[tuple[int, list[memoryview]]]:
+        """Add ranges by their positions; gives the chunks that are complete now, with all their ranges in order."""
+        complete = []
+        for position, data in group:
+            chunk, part = self._owners[position]
+            parts = self._arrived.setdefault(chunk, {})
+            parts[part] = data
+            if len(parts) == self._num_ranges[chunk]:
+                del self._arrived[chunk]
+                complete.append((chunk, [parts[at] for at in sorted(parts)]))
+        return complete

@@ -1,4 +1,4 @@
-"""Row groups of which chunks are damaged, read as far as their pages are whole. An async shell around `surviving`."""
+"""Row groups with damaged chunks, read as far as their pages are whole. An async shell around `damage`."""
 
 from __future__ import annotations
 
@@ -109,8 +109,23 @@ class DamagedRowGroups:
             _check_supported(chunk.chunk)
         if group.num_rows > _MAX_ROWS:
             raise damaged[0].error
-        known = await self._known_pages(group, [chunk.chunk for chunk in damaged])
-        left = [
+        salvaged = await self._salvaged(group, damaged)
+        if is_displaced(salvaged, beyond=await goes_beyond(salvaged, self._beside)):
+            # A chunk that decodes may be another one of the same size: it is kept only where a checksum covers it.
+            columns = {leaf: rows for leaf, rows in columns.items() if leaf in _with_sums(group)}
+            salvaged = [each for each in without_displaced(salvaged) if each is not None]
+        try:
+            found = await asyncio.to_thread(_rows_left, selected, group, columns, salvaged, self._on_damage)
+        except MemoryError as error:
+            raise FormatError(
+                f"there is not enough memory for {group.num_rows:,} rows",
+                where=Where(row_group=group.ordinal),
+            ) from error
+        return replace(found, lost=self._located(found.lost, group, salvaged))
+
+    async def _salvaged(self, group: RowGroupRead, damaged: Sequence[DamagedChunk]) -> list[SalvagedChunk]:
+        hints = await self._page_hints(group, [chunk.chunk for chunk in damaged])
+        return [
             await asyncio.to_thread(
                 salvage_chunk,
                 chunk.chunk,
@@ -120,39 +135,29 @@ class DamagedRowGroups:
                 agrees=stated_of(self._objects.contents.metadata, chunk.chunk).agrees,
                 verify=self._verify,
             )
-            for chunk, pages in zip(damaged, known, strict=True)
+            for chunk, pages in zip(damaged, hints, strict=True)
         ]
-        if is_displaced(left, beyond=await goes_beyond(left, self._beside)):
-            # What fits a chunk by chance is as little of it: its rows go with those of the others.
-            columns = {leaf: rows for leaf, rows in columns.items() if leaf in _with_sums(group)}
-            left = [each for each in without_displaced(left) if each is not None]
-        try:
-            found = await asyncio.to_thread(_rows_left, selected, group, columns, left, self._on_damage)
-        except MemoryError as error:
-            raise FormatError(
-                f"there is not enough memory for {group.num_rows:,} rows",
-                where=Where(row_group=group.ordinal),
-            ) from error
-        lost = [self._located(region, group) for region in found.lost]
-        miscounted = self._objects.contents.miscounted is not None
-        if miscounted or any(_held(each) > group.num_rows for each in left):  # nobody knows how many there were
-            lost = [replace(region, num_rows=None) for region in lost]
-        return replace(found, lost=tuple(lost))
 
     async def _beside(self, chunk: ChunkRead, place: ByteRange) -> memoryview | None:
         end = min(place.end, self._objects.contents.data_end_in(chunk.file))
         return await self._bytes(chunk.file, ByteRange(place.start, end)) if place.start < end else None
 
-    def _located(self, region: LostRegion, group: RowGroupRead) -> LostRegion:
-        """The region with the name of the file that it lies in."""
+    def _located(
+        self, lost: Sequence[LostRegion], group: RowGroupRead, salvaged: Sequence[SalvagedChunk]
+    ) -> tuple[LostRegion, ...]:
+        """The regions with the name of the file that each lies in, and without counts that nothing confirms."""
         files = {chunk.leaf.column_path: chunk.file for chunk in group.chunks}
-        file = files.get(region.where.column or "", group.chunks[0].file)
-        return replace(region, where=region.where.merged_with(Where(key=self._objects.url_of(file))))
+        unsure = self._objects.contents.miscounted is not None
+        unsure = unsure or any(sum(fate.num_rows or 0 for fate in each.pages) > group.num_rows for each in salvaged)
+        located_regions = []
+        for region in lost:
+            file = files.get(region.where.column or "", group.chunks[0].file)
+            where = region.where.merged_with(Where(key=self._objects.url_of(file)))
+            located_regions.append(replace(region, where=where, num_rows=None if unsure else region.num_rows))
+        return tuple(located_regions)
 
-    # -- what is known of pages ------------------------------------------------------------------
-
-    async def _known_pages(self, group: RowGroupRead, chunks: Sequence[ChunkRead]) -> list[PageHints | None]:
-        """For each chunk what is known of its pages: by the row group's record, else by its OffsetIndex."""
+    async def _page_hints(self, group: RowGroupRead, chunks: Sequence[ChunkRead]) -> list[PageHints | None]:
+        """For each chunk the hints of the row group's record, or else of its OffsetIndex."""
         columns = self._objects.contents.metadata.row_groups[group.ordinal].columns
         first = columns[0].meta_data
         place = None if first is None else record_place(first)
@@ -181,11 +186,6 @@ class DamagedRowGroups:
             return await self._objects.read_range(file, place)
         except FormatError:
             return None
-
-
-def _held(left: SalvagedChunk) -> int:
-    """The rows that the pages of a chunk hold, as far as they can be counted."""
-    return sum(fate.num_rows or 0 for fate in left.pages)
 
 
 def _with_sums(group: RowGroupRead) -> set[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import (
@@ -25,7 +25,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
 from resilient_pq.reader.read_options import ReadSettings
-from resilient_pq.reader.read_plan import Filters, Strings
+from resilient_pq.reader.read_plan import ReadQuery
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
@@ -105,29 +105,19 @@ class GrowingFile(File):
             owns_store=self._owning,
         )
 
-    def _arriving(
-        self,
-        columns: Sequence[str] | None,
-        row_groups: Sequence[int] | None,
-        strings: Strings,
-        *,
-        filters: Filters | None,
-        limit: int | None,
-    ) -> tuple[Callable[[], Field], Arriving]:
-        if row_groups is not None:
-            return super()._arriving(columns, row_groups, strings, filters=filters, limit=limit)
-        field, _ = self.jobs(columns, [], strings, filters=filters, limit=limit)
-        return field, self._followed(columns, strings, filters)
+    def _arriving(self, query: ReadQuery) -> tuple[Callable[[], Field], Arriving]:
+        if query.row_groups is not None:
+            return super()._arriving(query)
+        field, _ = self.jobs(replace(query, row_groups=[]))
+        return field, self._followed(query)
 
-    async def _followed(
-        self, columns: Sequence[str] | None, strings: Strings, filters: Filters | None
-    ) -> AsyncGenerator[RowGroupArrays, None]:
+    async def _followed(self, query: ReadQuery) -> AsyncGenerator[RowGroupArrays, None]:
         """The rows of all row groups, of those that are to come when their checkpoint is there."""
         given = 0
         while True:
             if given < self.num_row_groups:
                 known = self.num_row_groups
-                _, jobs = self.jobs(columns, range(given, known), strings, filters=filters)
+                _, jobs = self.jobs(replace(query, row_groups=range(given, known), limit=None))
                 order: deque[int] = deque()
                 try:
                     async with aclosing(read_ahead(_noted(jobs, order), self._options.fetch)) as arriving:

@@ -30,6 +30,28 @@ Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ..
 
 
 @dataclass(frozen=True, slots=True)
+class ReadQuery:
+    """What a caller asks to read: the arguments of `File.read`.
+
+    Raises:
+        SchemaError: `limit` is no number of rows, or `strings` no layout of strings.
+    """
+
+    columns: Sequence[str] | None = None
+    row_groups: Sequence[int] | None = None
+    filters: Filters | None = None
+    limit: int | None = None
+    strings: Strings = "plain"
+
+    def __post_init__(self) -> None:
+        """Check what does not depend on a file."""
+        check_limit(self.limit)
+        if self.strings not in get_args(Strings):
+            words = " or ".join(map(repr, get_args(Strings)))
+            raise SchemaError(f"strings is {self.strings!r}, which is no layout of strings", hint=f"strings={words}")
+
+
+@dataclass(frozen=True, slots=True)
 class RowGroupRead:
     """The chunks of one row group.
 
@@ -128,10 +150,7 @@ class ReadRequest:
 
         The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
 
-        Raises:
-            SchemaError: `strings` is no layout of strings.
         """
-        check_strings(strings)
         branches = branches_of(contents.schema, plan.shown)
         field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
         if strings == "view":
@@ -263,17 +282,6 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
     laid_by_us = CRC_KEY in key_values(metadata.key_value_metadata)
     slack = 0 if laid_by_us else max(min(quirks.uncounted_bytes, data_end - end), 0)
     return ChunkRead(ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file)
-
-
-def check_strings(strings: object) -> None:
-    """Refuse what is no layout of strings.
-
-    Raises:
-        SchemaError: It is not.
-    """
-    if strings not in get_args(Strings):
-        words = " or ".join(map(repr, get_args(Strings)))
-        raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
 
 
 def check_limit(limit: object) -> None:

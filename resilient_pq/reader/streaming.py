@@ -234,13 +234,7 @@ class _Ahead:
         self._growth = 0.0  # decoded bytes for each one fetched, the most of any job so far
 
     async def begin(self, *, also_none: bool = False) -> None:
-        """Begin as many jobs as there is room for, and one in any case.
-
-        One that has to be worked out first is waited for only where nothing else is under way.
-
-        Args:
-            also_none: Never wait: rows are there to be given.
-        """
+        """Begin as many jobs as the budget allows; waits for the first one to be planned, but not with `also_none`."""
         while True:
             if self._following is None:
                 self._following = asyncio.ensure_future(_next(self._jobs))
@@ -250,12 +244,14 @@ class _Ahead:
             job = await self._following
             if job is None:
                 return
-            held = sum(self._size(one) for one in self.running)
-            full = len(self.running) >= self._most or held + self._expected(job.portion) > self._budget
-            if self.running and full:
+            if self.running and self._is_full(job):
                 return
             self.running.append(_Running(job, asyncio.ensure_future(_measured(job))))
             self._following = None
+
+    def _is_full(self, following: BatchJob) -> bool:
+        held = sum(self._size(one) for one in self.running)
+        return len(self.running) >= self._most or held + self._expected(following.portion) > self._budget
 
     def _size(self, one: _Running) -> int:
         """Bytes that a job holds; until it is done, those that it is expected to."""
