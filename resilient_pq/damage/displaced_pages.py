@@ -26,12 +26,7 @@ Read = Callable[[ChunkRead, ByteRange], Awaitable[memoryview | None]]
 
 
 async def goes_beyond(chunks: Sequence[SalvagedChunk | None], read: Read) -> bool:
-    """Whether a page that is whole begins in one of some chunks, and ends behind it.
-
-    Args:
-        chunks: What is left of them.
-        read: Reads bytes that may lie behind a chunk; None where there are none.
-    """
+    """Whether a page that is whole begins in one of some chunks, and ends behind it."""
     for left in chunks:
         if left is None or not left.pages or not is_adrift(left.chunk):
             continue
@@ -61,15 +56,7 @@ def is_adrift(chunk: ChunkRead) -> bool:
 
 
 def is_displaced(chunks: Sequence[SalvagedChunk | None], *, beyond: bool) -> bool:
-    """Whether something else lies where the chunks of a row group should be.
-
-    It may be that the footer was changed in what it says of the values of one chunk. Nothing tells, and by moving along
-    too much or too little more chunks than one become others.
-
-    Args:
-        chunks: What is left of them.
-        beyond: Whether a page goes beyond the end of one.
-    """
+    """Whether something else lies where the chunks of a row group should be."""
     return beyond or any(left is not None and left.is_misplaced for left in chunks)
 
 

@@ -30,19 +30,7 @@ _DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
 
 
 def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], quirks: Quirks = NO_QUIRKS) -> None:
-    """Refuse a page whose header was changed, as far as its body tells; the CRC32 of the body holds.
-
-    Args:
-        page: A dictionary page, or a data page of either version.
-        leaf: Its column.
-        codec: How it is compressed.
-        encodings: Those of its chunk.
-        quirks: What its writer is known to get wrong.
-
-    Raises:
-        FormatError: The header says something else than the body.
-        UnsupportedError: The page uses what this version does not read.
-    """
+    """Refuse a page whose header was changed, as far as its body tells; the CRC32 of the body holds."""
     if compact_protocol.encode(page.header) != bytes(page.header_bytes):
         raise FormatError("its header has other bytes than what it says would have")
     try:
@@ -111,11 +99,7 @@ def _check_data(page: Page, data: DataPage, leaf: Leaf) -> None:
 
 
 def _levels_equal(encoded: EncodedLevels, maximum: int, count: int, level: int) -> int:
-    """How many of exactly `count` levels are a certain one.
-
-    Raises:
-        EncodingError: They do not decode, or are not as many.
-    """
+    """How many of exactly `count` levels are a certain one."""
     if encoded.encoding is Encoding.RLE and not rle.ends_with(encoded.data, rle.bit_width(maximum), count):
         raise EncodingError(f"its levels are not {count:,}")
     levels = np.empty(count, np.uint8)
@@ -124,11 +108,7 @@ def _levels_equal(encoded: EncodedLevels, maximum: int, count: int, level: int) 
 
 
 def _check_values(encoding: int, node: Primitive, data: memoryview, count: int) -> None:
-    """Refuse values that do not end where their bytes do.
-
-    Raises:
-        EncodingError: They do not.
-    """
+    """Refuse values that do not end where their bytes do."""
     if not _take_all(encoding, node, data, count):
         raise EncodingError(f"its {len(data):,} bytes of values are not those of {count:,}")
 
@@ -155,12 +135,7 @@ def _take_all(encoding: int, node: Primitive, data: memoryview, count: int) -> b
 
 
 def _decode(encoding: int, node: Primitive, data: memoryview, count: int) -> None:
-    """Decode values that begin with their own number.
-
-    Raises:
-        EncodingError: They do not decode, or are not as many.
-        UnsupportedError: This version does not know the encoding, or it may not hold this type.
-    """
+    """Decode values that begin with their own number."""
     known = encoding_for(encoding, node.physical_type)
     if node.physical_type is Type.BYTE_ARRAY and known.decode_byte_arrays is not None:
         known.decode_byte_arrays(data, np.empty(count, np.int32))

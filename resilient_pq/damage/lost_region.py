@@ -95,13 +95,7 @@ class RemainingRowGroup:
 
 
 def lost_regions(leaves: Sequence[Leaf], left: RemainingRowGroup, choice: RowChoice) -> Iterator[LostRegion]:
-    """The pages that cost rows, or values; what several of them cost counts once, with the first.
-
-    Args:
-        leaves: The columns wanted.
-        left: What is left of them.
-        choice: Which rows are kept.
-    """
+    """The pages that cost rows, or values; what several of them cost counts once, with the first."""
     missing = ~choice.keep
     for leaf in leaves:
         where = Where(row_group=left.ordinal, column=leaf.column_path)
@@ -136,10 +130,7 @@ def _count(rows: Mask | None) -> int:
 
 
 def _take(rows: Mask, fate: PageFate, present: Mask | None) -> int:
-    """How many of some rows a lost page holds; they are taken out of `rows`.
-
-    Of a page whose rows cannot be told, all that its chunk lost are.
-    """
+    """How many of some rows a lost page holds; they are taken out of `rows`."""
     if fate.is_dictionary or fate.first_row is None or fate.num_rows is None:
         taken = rows if present is None else rows & ~present
         count = int(np.count_nonzero(taken))

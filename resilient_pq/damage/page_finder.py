@@ -240,10 +240,7 @@ class PageFinder:
     def _repaired(
         self, fate: PageFate, ordinal: int, header: _StoredHeader, bodies: Sequence[tuple[int, memoryview]]
     ) -> PageFate:
-        """The page with one bit turned in one of its bodies where that makes its CRC32 hold; otherwise lost.
-
-        Each body comes with the position of its reading.
-        """
+        """The page with one bit turned in one of its bodies where that makes its CRC32 hold; otherwise lost."""
         parsed = header.parsed
         lost = replace(
             fate.lost("its CRC32 does not match" if self._has_crc(parsed) else _HIDDEN), stated=header.page_crc

@@ -46,12 +46,7 @@ def _has_encodings_of(chunk: ChunkRead, page: Page) -> bool:
 
 
 def _num_rows(chunk: ChunkRead, page: Page) -> int:
-    """Rows that begin in a page.
-
-    Raises:
-        FormatError: Its repetition levels do not decode.
-        UnsupportedError: They use what this version does not read.
-    """
+    """Rows that begin in a page."""
     if page.header.type not in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
         return 0
     v2 = page.header.data_page_header_v2
@@ -71,11 +66,9 @@ def _num_rows(chunk: ChunkRead, page: Page) -> int:
 
 
 def number_rows(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool, begins: bool) -> list[PageFate]:
-    """The fates with the row that each page begins with, counted from the front, from the end, or by an index.
-
-    Where pages may be missing behind the last (`cut_short`), fewer rows than `num_rows` are no contradiction. Where
-    they may be missing before the first (not `begins`), nothing is counted from the front.
-    """
+    """The fates with the row that each page begins with, counted from the front, from the end, or by an index."""
+    # Where pages may be missing after the last one (`cut_short`), fewer rows are no contradiction; where they may be
+    # missing before the first one (not `begins`), nothing is counted from the front.
     numbered = _compare_with_index(fates, None if cut_short else num_rows)
     if num_rows is not None:
         reason = _row_count_contradiction(numbered, num_rows, cut_short=cut_short)

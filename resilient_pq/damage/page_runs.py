@@ -96,12 +96,7 @@ class PageRuns:
                 self.fates[i] = self.fates[i].lost(reason)
 
     def _decode_run(self, first: int, end: int) -> RowRun:
-        """The rows of the pages from position `first` to before `end`.
-
-        Raises:
-            FormatError: They do not decode, or no checksum covers them, and they disagree with the statistics.
-            UnsupportedError: They use what this version does not read.
-        """
+        """The rows of the pages from position `first` to before `end`."""
         chunk = self._chunk
         fates = [fate for fate in self.fates[first:end] if not fate.is_dictionary]
         used = [*self._dictionary, *fates]

@@ -116,19 +116,7 @@ def metadata_end(data: memoryview) -> int | None:
 
 
 def pages_in(data: Any, base: int = 0, start: int | None = None, limits: SearchLimits = LIMITS) -> list[FoundPage]:
-    """All pages that can be found in bytes that are at hand, in order; they do not overlap.
-
-    This is also how to go on behind a page of a chunk whose header is destroyed.
-
-    Args:
-        data: The bytes; their end counts as a place where a page may end.
-        base: Absolute offset of the first of them.
-        start: Absolute offset to search from; None for the first byte.
-        limits: What is accepted.
-
-    Raises:
-        FormatError: They cost more than the limits allow.
-    """
+    """All pages found in bytes at hand, the first of which is at offset `base`; the search begins at offset `start`."""
     view = memoryview(data)
     found: list[FoundPage] = []
     asking = finding_pages(base if start is None else start, base + len(view), found, limits)
@@ -141,20 +129,7 @@ def pages_in(data: Any, base: int = 0, start: int | None = None, limits: SearchL
 
 
 def finding_pages(start: int, end: int, found: list[FoundPage], limits: SearchLimits = LIMITS) -> Asking:
-    """Find all pages between two offsets; each is appended to `found` when it is. They do not overlap.
-
-    Args:
-        start: Absolute offset of the first byte to search.
-        end: Absolute offset after the last; it counts as a place where a page may end.
-        found: Where the pages go, in order.
-        limits: What is accepted.
-
-    Yields:
-        Absolute offsets of bytes wanted; to be sent as a memoryview of all of them.
-
-    Raises:
-        FormatError: The bytes cost more than the limits allow.
-    """
+    """Find all pages between two offsets, asking for bytes; each goes to `found`. A page may end at `end`."""
     yield from _Search(start, end, found, limits).run()
 
 
@@ -256,11 +231,8 @@ class _Search:
         return (yield from self._peek(at - len(MAGIC), len(MAGIC))) == MAGIC
 
     def _page_across(self, start: int, end: int) -> Generator[range, memoryview, bool]:
-        """Whether a page begins at `start` or after and goes on behind `end`, up to where something known begins.
-
-        Pages that end before are those of a file within a value.
-        """
-        at = start
+        """Whether a page begins at `start` or after and goes on behind `end`, up to where something known begins."""
+        at = start  # pages that end before belong to a file within a value
         while (candidate := (yield from self._next(at, False))) is not None and candidate[0] < end:
             at = candidate[0] + 1
             while at <= end and (parsed := (yield from self._header(at - 1))) is not None:

@@ -51,7 +51,7 @@ class MetadataEnd(StrEnum):
 
 @dataclass(slots=True)
 class PartialMetaData:
-    """What the front of file metadata says.
+    """The front of file metadata.
 
     Attributes:
         ending: How the bytes end.
@@ -115,11 +115,7 @@ class _DamagedError(Exception):
 
 
 def begins_metadata(data: Any) -> bool:
-    """Whether bytes that have the shape of file metadata go on as these do, with the root of a schema.
-
-    Args:
-        data: The first bytes; a KiB is enough whatever the name of the root.
-    """
+    """Whether a KiB of bytes with the shape of file metadata goes on with the root of a schema."""
     view = memoryview(data)
     try:
         count, at = _list_header(view, 3)
@@ -131,16 +127,8 @@ def begins_metadata(data: Any) -> bool:
 
 
 def partial_metadata(data: Any, offset: int = 0, *, after: int = 0) -> PartialMetaData:
-    """Read as much of file metadata as there is.
-
-    Nothing is allocated for what is only said to be there, and every element of a list is checked as `thrift.decode`
-    does, so that hostile bytes cost no more than reading them.
-
-    Args:
-        data: Bytes; they may end before the metadata do, or go on after them.
-        offset: Where the metadata begin in `data`.
-        after: Number of the field that ends at `offset`; 0 for the beginning. What stands before it is not missed.
-    """
+    """Read as much of file metadata as there is, from an offset, where field number `after` ends."""
+    # Nothing is allocated by a count alone, and each element is checked: hostile bytes cost no more than reading them.
     view = memoryview(data)
     found = PartialMetaData(end=offset)
     number, at = after, offset

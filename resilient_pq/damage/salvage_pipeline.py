@@ -45,17 +45,17 @@ def salvage_chunk(
     verify: bool = True,
     keep_unplaced: bool = False,
 ) -> SalvagedChunk:
-    """Salvage what is left of a chunk.
+    """Salvage a chunk from readings of its bytes, the place where they should lie first.
 
     Args:
         chunk: Which one.
-        readings: Its bytes; the place where they should lie comes first.
-        hints: What is known of its pages besides.
+        readings: Its bytes, as many as it has in each.
+        hints: About its pages; None where there are none.
         num_rows: Rows of its row group; None where that is not known to be complete.
         repair: Repairs single bits; None leaves them.
         agrees: Compares values that no checksum covers with the statistics of the chunk; None accepts all values.
         verify: Whether checksums are compared; otherwise a page is lost where it does not decode.
-        keep_unplaced: Whether pages are kept whose place nothing proves, as far as header and body fit each other.
+        keep_unplaced: Whether pages are kept whose place nothing proves, where header and body fit each other.
     """
     finder = PageFinder(chunk, readings, repair, verify=verify)
     fates = finder.hinted_pages(hints) if hints is not None else finder.chained_pages()
@@ -75,10 +75,7 @@ def salvage_chunk(
 
 
 def _check_places(chunk: ChunkRead, fates: Sequence[PageFate], *, keep_unplaced: bool) -> list[PageFate]:
-    """The fates, with pages lost whose place is not proven where the checksum of the chunk is known.
-
-    `keep_unplaced` keeps such a page where its header says exactly what its body is.
-    """
+    """The fates, with pages lost whose place is not proven, in a chunk that has a checksum."""
     sums = ChunkSums.of(chunk.metadata)
     if sums is None or sums.chunk is None or _headers_hold(chunk, fates, sums.chunk):
         return list(fates)

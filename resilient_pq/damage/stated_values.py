@@ -50,12 +50,7 @@ class Stated:
     pages: tuple[StatedPage, ...] = ()
 
     def agrees(self, data: LeafData, first_row: int | None) -> bool:
-        """Whether some rows of the chunk agree with it.
-
-        Args:
-            data: The rows.
-            first_row: The number of the first of them in the row group; None where that is not known.
-        """
+        """Whether some rows of the chunk agree with it."""
         if not within(self.values, self.chunk.leaf, data):
             return False
         return first_row is None or next(self.contradicting(data, first_row), None) is None
@@ -73,14 +68,7 @@ class Stated:
 def stated_of(
     file: FileMetaData, chunk: ChunkRead, columns: memoryview | None = None, offsets: memoryview | None = None
 ) -> Stated:
-    """What a file says of the values of a chunk, as far as it can be believed.
-
-    Args:
-        file: The metadata in its footer.
-        chunk: Which chunk.
-        columns: Its ColumnIndex as stored; None where there is none.
-        offsets: Its OffsetIndex.
-    """
+    """The trusted statistics of a chunk and, from its stored ColumnIndex and OffsetIndex, of its pages."""
     values = chunk_statistics(file, chunk.leaf, chunk.metadata)
     if columns is None or offsets is None:
         return Stated(chunk, values)

@@ -53,7 +53,7 @@ class ChunkObjects:
         requests: asyncio.Semaphore | None = None,
         tail: ObjectTail | None = None,
     ) -> None:
-        """Nothing is asked before a chunk is wanted.
+        """Send no request yet.
 
         Args:
             store: Where the file is; data files are in the same store.
@@ -61,7 +61,7 @@ class ChunkObjects:
             contents: Its footer.
             options: How many requests and bytes may be under way, over all objects.
             counters: Added to.
-            requests: What bounds the requests under way, where other files have a share in it.
+            requests: Limits the requests under way where other files share the limit.
             tail: The last bytes of the file itself, as far as they are at hand: chunks in them are not fetched.
         """
         self._tail = tail
@@ -108,13 +108,7 @@ class ChunkObjects:
         self._pinned |= pinned
 
     async def pin(self, files: Iterable[str | None]) -> None:
-        """Ask what the data files are that were not wanted before.
-
-        Raises:
-            NotFoundError: One of them is not there.
-            ObjectChangedError: One has another size than when the summary was written, if that tells.
-            StoreError: The store could not say.
-        """
+        """Ask for the size and version of data files that were not asked for before."""
         async with self._pinning:
             new = [file for file in dict.fromkeys(files) if file is not None and file not in self._pinned]
             await all_or_none(map(self._pin, new))
@@ -141,38 +135,21 @@ class ChunkObjects:
         self._pinned[file] = info
 
     def places_of(self, chunk: ChunkRead) -> tuple[ObjectRange, ...]:
-        """The ranges that are read of a chunk in their object, which is pinned already.
-
-        Raises:
-            FormatError: They do not lie within it.
-        """
+        """The ranges that are read of a chunk in their object, which is pinned already."""
         if chunk.pages is None:
             return (self.place_of(chunk),)
         with located(chunk.where):
             return tuple(self.place_in(chunk.file, wanted) for wanted in chunk.ranges)
 
     def place_of(self, chunk: ChunkRead) -> ObjectRange:
-        """All bytes of a chunk in their object, which is pinned already.
-
-        Raises:
-            FormatError: They do not lie within it.
-        """
+        """All bytes of a chunk in their object, which is pinned already."""
         if chunk.file is None:
             return ObjectRange(self._info, chunk.range)  # which is known to lie in the file
         with located(chunk.where):
             return self.place_in(chunk.file, chunk.range, slack=chunk.slack)
 
     def place_in(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> ObjectRange:
-        """Bytes of a data file, which is pinned already, or of the file itself for None.
-
-        Args:
-            file: The data file, relative to the summary's folder.
-            wanted: Its bytes.
-            slack: How many of the last of them a data file need not have.
-
-        Raises:
-            FormatError: They do not lie within the data file.
-        """
+        """Bytes of a pinned data file, or the file itself for None; the last `slack` of them may be missing there."""
         if file is None:
             return ObjectRange(self._info, wanted)
         info = self._pinned[file]
@@ -185,16 +162,7 @@ class ChunkObjects:
         return ObjectRange(info, ByteRange(wanted.start, min(wanted.end, info.size)))
 
     async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
-        """What is read of chunks, whatever objects they lie in, in one parallel wave.
-
-        Yields:
-            The indexes of chunks and the bytes of their ranges, once for each chunk, as they arrive: small ones that
-            arrive together, together.
-
-        Raises:
-            FormatError: A chunk does not lie within its object.
-            StoreError: The first error of any request; the others are cancelled.
-        """
+        """The positions of chunks and the bytes of their ranges, as they arrive in one parallel wave."""
         await self.pin(chunk.file for chunk in chunks)
         places = await off_loop(len(chunks), lambda: [self.places_of(chunk) for chunk in chunks])
         wave = fetch_groups(
@@ -215,18 +183,7 @@ class ChunkObjects:
     def fetch_places(
         self, places: Sequence[ObjectRange], *, in_order: bool = False
     ) -> AsyncGenerator[tuple[int, memoryview], None]:
-        """The bytes of places that `place_of` or `place_in` gave, in one parallel wave, whatever is at hand.
-
-        Args:
-            places: Where they lie.
-            in_order: Deliver by index; otherwise as the bytes arrive.
-
-        Yields:
-            The index of a place and its bytes, once for each place.
-
-        Raises:
-            StoreError: The first error of any request; the others are cancelled.
-        """
+        """The positions of places and their bytes, in one parallel wave that does not use the tail."""
         return fetch_places(
             self._store,
             places,
@@ -237,36 +194,17 @@ class ChunkObjects:
         )
 
     async def read(self, chunk: ChunkRead) -> memoryview:
-        """All bytes of one chunk.
-
-        Raises:
-            FormatError: It does not lie within its object.
-            StoreError: The store could not give them.
-        """
+        """All bytes of one chunk."""
         await self.pin([chunk.file])
         return await self.read_place(self.place_of(chunk))
 
     async def read_range(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> memoryview:
-        """Any bytes of a data file, or of the file itself for None.
-
-        Args:
-            file: The data file, relative to the summary's folder.
-            wanted: Its bytes.
-            slack: How many of the last of them a data file need not have.
-
-        Raises:
-            FormatError: They do not lie within the data file.
-            StoreError: The store could not give them.
-        """
+        """Any bytes of a data file, or of the file itself for None; the last `slack` of them may be missing there."""
         await self.pin([file])
         return await self.read_place(self.place_in(file, wanted, slack=slack))
 
     async def read_place(self, place: ObjectRange) -> memoryview:
-        """The bytes of a place that `place_of` or `place_in` gave.
-
-        Raises:
-            StoreError: The store could not give them.
-        """
+        """The bytes of a place that `place_of` or `place_in` gave."""
         data = memoryview(b"")
         async with aclosing(self.fetch_places([place])) as arriving:
             async for _, found in arriving:

@@ -89,22 +89,7 @@ class DamagedRowGroups:
         columns: Mapping[int, LeafColumn],
         damaged: Sequence[DamagedChunk],
     ) -> DecodedRowGroup:
-        """The rows of a row group of which something is left.
-
-        Costs requests beyond those for the chunks: for the record of the row group, or for the OffsetIndexes of the
-        chunks that are damaged, where there are any.
-
-        Args:
-            selected: The columns wanted.
-            group: Which row group.
-            columns: By the ordinal of each leaf whose chunk is whole, its rows.
-            damaged: The other chunks.
-
-        Raises:
-            FormatError: The row group is said to have more rows than can be believed.
-            UnsupportedError: A damaged chunk uses what this version does not read.
-            StoreError: The store could not give the bytes.
-        """
+        """The rows of a row group with damaged chunks; costs requests for its record, or for OffsetIndexes."""
         for chunk in damaged:
             _check_supported(chunk.chunk)
         if group.num_rows > _MAX_ROWS:
@@ -194,11 +179,7 @@ def _with_sums(group: RowGroupRead) -> set[int]:
 
 
 def _check_supported(chunk: ChunkRead) -> None:
-    """Refuse a chunk that could not be read if it were whole, by what the footer says of it.
-
-    Raises:
-        UnsupportedError: It is compressed, or encoded, in a way that this version does not know.
-    """
+    """Refuse a chunk whose codec or encodings this version does not know: not even a whole one could be read."""
     with located(chunk.where):
         codecs.check_readable(chunk.metadata.codec)
         for encoding in chunk.metadata.encodings:

@@ -61,7 +61,7 @@ class FollowOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The newest footer that was found.
+    """The newest footer found so far.
 
     Attributes:
         info: The object, as it was then.
@@ -93,7 +93,7 @@ class GrowingFile(File):
         self._take(seen)
 
     def _take(self, seen: _Seen) -> None:
-        """Be what was found."""
+        """Become the file with a newer footer."""
         self._seen = seen
         how = self._how
         super().__init__(
@@ -154,11 +154,7 @@ class Watch:
     """
 
     def __init__(self, store: ReadStore, key: str, how: ReadSettings, follow: FollowOptions) -> None:
-        """Nothing is looked at yet.
-
-        Raises:
-            UnsupportedError: The store shows no object before it is complete.
-        """
+        """Refuse a store that shows no object before it is complete."""
         if not isinstance(store, GrowingStore):
             raise UnsupportedError(
                 f"{store.name} shows no object before it is complete, so that it cannot be followed",
@@ -173,22 +169,11 @@ class Watch:
         self._follow = follow
 
     async def first(self) -> _Seen:
-        """The file as it is now; waits for a schema where its writer has written nothing yet.
-
-        Raises:
-            NotFoundError: There is no such file, neither complete nor being written.
-            FormatError: It is damaged, or nobody writes it.
-        """
+        """The file as it is now; waits for a schema where its writer has written nothing yet."""
         return await self._until_new(None)
 
     async def newer(self, seen: _Seen) -> _Seen:
-        """The file as soon as it has more row groups, or is complete.
-
-        Raises:
-            TornFileError: Its writer has ended and left it as it is.
-            NotFoundError: Its writer gave it up.
-            ObjectChangedError: Another file took its place.
-        """
+        """The file as soon as it has more row groups, or is complete."""
         return await self._until_new(seen)
 
     async def again(self, seen: _Seen) -> _Seen:

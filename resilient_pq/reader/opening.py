@@ -20,7 +20,7 @@ from resilient_pq.reader.reading import read_tail_and_contents
 
 
 class Closable(Protocol):
-    """What is open until it is closed."""
+    """Anything that can be closed."""
 
     async def close(self) -> None:
         """Let go of it."""
@@ -68,20 +68,7 @@ async def open_file(
     owns_store: bool,
     limits: ReadLimits | None = None,
 ) -> File:
-    """Read the footer of an object, and give what reads its rows.
-
-    Args:
-        store: Where to read.
-        key: What to read.
-        how: As `open` was asked.
-        counters: Added to.
-        owns_store: Whether the file closes the store.
-        limits: What it has a share in; its own where there are none.
-
-    Raises:
-        FormatError: There is no footer, or it is damaged; the hint says what may help.
-        StoreError: The store could not give the bytes.
-    """
+    """Open one object of a store; `limits` are those that it shares with other files."""
     name = store.url_of(key)
     try:
         with located(Where(key=name)):
@@ -104,12 +91,7 @@ async def open_file(
 
 
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
-    """Warn where the rows of a file may not be all that there were to be.
-
-    Args:
-        file: What was opened.
-        stacklevel: As of `warnings.warn`, counted from the caller.
-    """
+    """Warn where a file may not have all rows that its writer was given."""
     if file.state in (None, FileState.COMPLETE):
         return
     of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"

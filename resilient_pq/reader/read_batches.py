@@ -39,13 +39,7 @@ class ReadBatch:
 
 
 def portions(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> Iterator[ReadBatch]:
-    """Cut a read into portions, in its order.
-
-    Args:
-        row_groups: What to read.
-        gap: Row groups share a portion where at most this many bytes that nobody wants lie between them.
-        budget: Bytes that all portions may have that are read at one time; one has a small share of them.
-    """
+    """Cut a read into batches of row groups that lie at most `gap` bytes apart and take a small share of a budget."""
     most = min(_TOGETHER, budget // _SHARES)
     together: list[RowGroupRead] = []
     size = 0

@@ -59,11 +59,7 @@ class ReadOptions:
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
 
     def __post_init__(self) -> None:
-        """Check what would only show when a file is read.
-
-        Raises:
-            SchemaError: A setting is out of range.
-        """
+        """Refuse settings that are out of range."""
         for name, least in (("merge_gap", 0), ("block_bytes", 1), ("max_requests", 1), ("memory_budget", 1)):
             value: object = getattr(self, name)
             if not isinstance(value, int) or value < least:
@@ -125,7 +121,7 @@ DEFAULT_OPTIONS: Final = ReadOptions()
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How files are read: what `open` and its like were asked, checked.
+    """The checked arguments of `open` that say how files are read.
 
     Attributes:
         verify: Whether checksums are compared.
@@ -141,11 +137,7 @@ class ReadSettings:
 
     @classmethod
     def checked(cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None) -> Self:
-        """Take the arguments of `open`.
-
-        Raises:
-            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
-        """
+        """The checked arguments of `open`."""
         policy = OnDamage.RAISE
         if on_damage != policy:
             policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
@@ -158,7 +150,7 @@ class ReadSettings:
 
 
 class Tails:
-    """What opening files has brought, kept as far as there is room for it: what lies in it costs no request."""
+    """The tails of open files, kept within a budget: what lies in them costs no request."""
 
     def __init__(self, most_bytes: int) -> None:
         """Keep at most so many bytes, of all files together; of one file that is alone, in any case."""
@@ -176,7 +168,7 @@ class Tails:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """What all reads have a share in, whichever file they are of.
+    """Limits that all reads share, whichever file they are of.
 
     Attributes:
         requests: Requests under way.

@@ -1,4 +1,4 @@
-"""What reading a file begins with: its footer, read and understood. An async shell."""
+"""The footer of a file, read and checked. An async shell."""
 
 from __future__ import annotations
 
@@ -18,21 +18,7 @@ _PIECE = 4096
 async def read_contents(
     store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
 ) -> tuple[ObjectInfo, Contents]:
-    """Read and understand a footer: one request for the object's tail, one more where the footer is longer.
-
-    What is damaged is read once more before that is said.
-
-    Args:
-        store: Where to read.
-        key: What to read.
-        tail_bytes: Bytes asked for from the end of the object.
-        counters: Added to.
-        verify: Whether a footer of ours is refused when no record vouches for it.
-
-    Raises:
-        FormatError: There is no footer, or it is damaged.
-        StoreError: The store could not give the bytes.
-    """
+    """Read a footer: one request for the object's tail, one more where it is longer, and again where it is damaged."""
     tail, contents = await read_tail_and_contents(store, key, tail_bytes=tail_bytes, counters=counters, verify=verify)
     return tail.info, contents
 

@@ -85,11 +85,7 @@ class Batches(AsyncIterator[Table]):
         return self._field().to_c().__arrow_c_schema__()
 
     async def __anext__(self) -> Table:
-        """The next batch.
-
-        Raises:
-            UnsupportedError: There were more, but the stream was closed, or a wait for one was cancelled.
-        """
+        """The next batch; an error where the stream was ended before its last one."""
         self.refuse_stopped()
         try:
             return await anext(self._tables)
@@ -138,11 +134,7 @@ def _has_ended(tables: AsyncGenerator[Table, None]) -> bool:
 
 
 def check_batch_rows(batch_rows: int) -> None:
-    """Refuse what no batch can have.
-
-    Raises:
-        SchemaError: `batch_rows` is no whole number, or less than 1.
-    """
+    """Refuse a number of rows that no batch can have."""
     count: object = batch_rows
     if not isinstance(count, Integral) or count < 1:
         raise SchemaError(f"batch_rows is {batch_rows!r}; it is a whole number, at least 1")
@@ -156,18 +148,7 @@ async def batches_of(
     tell: Callable[[Sequence[LostRegion]], None],
     limit: int | None = None,
 ) -> AsyncGenerator[Table, None]:
-    """Rows in batches.
-
-    Args:
-        field: Gives the struct that the rows are, quickly once some arrived.
-        arriving: The rows of each row group; closed at the end.
-        batch_rows: Rows of a batch, at most; one ends with its row group.
-        tell: Called with what is lost of a row group, before its rows are given.
-        limit: Rows at most; what lies behind them is not taken. None for all.
-
-    Raises:
-        ResilientPQError: The first error of a row group, when all rows before it were given.
-    """
+    """Rows in batches; `tell` is called with what is lost of a row group before its rows are given."""
     left = limit
     async with aclosing(arriving):
         while left != 0 and (rows := await anext(arriving, None)) is not None:
@@ -182,20 +163,9 @@ async def batches_of(
 
 
 async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
-    """The rows of each row group, in order; those behind are fetched and decoded meanwhile.
-
-    The next job is under way whatever its size. Further ones are while all that is read ahead, in bytes that were
-    requested and in rows that wait, stays within the budget. Nothing is begun but when the consumer comes for more,
-    but that the job behind those is asked for, which may have to read indexes.
-
-    Args:
-        jobs: What to read; the next one is asked for when there is room for it. Closed at the end.
-        fetch: How many bytes are read ahead, `memory_budget`, and how many jobs, `max_requests`.
-
-    Raises:
-        ResilientPQError: The first error of a row group, when all before it were given. What a row group fails with
-            that nobody reached is dropped.
-    """
+    """The rows of each row group, in order, while others behind them are fetched and decoded within a budget."""
+    # The next job is under way whatever its size; further ones while the bytes requested and the rows that wait stay
+    # within the budget. A job begins only when the consumer asks for rows, but its plan may be asked for before.
     ahead = _Ahead(jobs, fetch.memory_budget, fetch.max_requests)
     try:
         while True:

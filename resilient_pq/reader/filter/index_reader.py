@@ -22,20 +22,12 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class IndexReader:
-    """Reads the indexes of one file, and has plans narrowed by them."""
+    """Reads the indexes of one file, and narrows plans by them."""
 
     def __init__(
         self, objects: ChunkObjects, tail: ObjectTail, *, verify: bool, wave_bytes: int, in_thread: InThread
     ) -> None:
-        """Nothing is read yet.
-
-        Args:
-            objects: What the indexes lie in.
-            tail: The last bytes of the file itself, as far as they are at hand.
-            verify: Whether checksums are compared.
-            wave_bytes: As of `pruning.worth_a_wave`.
-            in_thread: Makes a call in a thread.
-        """
+        """Read nothing yet; `wave_bytes` as of `pruning.worth_a_wave`, `in_thread` makes a call in a thread."""
         self._objects = objects
         self._tail = tail
         self._verify = verify
@@ -45,12 +37,7 @@ class IndexReader:
     # -- one index that is asked for -------------------------------------------------------------
 
     async def read(self, place: IndexPlace, decode_bytes: Callable[[IndexPlace, memoryview], T]) -> T:
-        """An index.
-
-        Raises:
-            FormatError: It is damaged.
-            StoreError: The store could not give the bytes.
-        """
+        """Read and decode an index."""
         data = await self._bytes(place)
         if not place.complete:
             place = index_ranges.with_length(place, data)
@@ -79,7 +66,7 @@ class IndexReader:
         return decode_bytes(place, data)
 
     def _at_hand(self, place: IndexPlace) -> memoryview | None:
-        """Bytes that opening the file has brought."""
+        """Bytes of the tail that opening the file read."""
         return None if place.file is not None else self._tail.part(place.range.start, place.range.end)
 
     # -- those that a plan can do with -----------------------------------------------------------
@@ -87,20 +74,7 @@ class IndexReader:
     async def narrow(
         self, contents: Contents, plan: ReadPlan, limit: int | None = None, *, fetch: bool = True
     ) -> ReadPlan:
-        """A plan of less to read, as far as indexes tell what is not wanted.
-
-        Costs one wave of requests for indexes that the tail does not have, where they are worth it; and one more for
-        bloom filters whose length only their headers tell.
-
-        Args:
-            contents: The file.
-            plan: What is to be read.
-            limit: How many rows of it; None for all.
-            fetch: Whether indexes are fetched; else those in the tail have to do.
-
-        Raises:
-            StoreError: The store could not give the bytes.
-        """
+        """Narrow a plan by indexes: costs a wave of requests for those worth it that the tail does not have."""
         wanted: list[IndexPlace] = await self._in_thread(indexes_wanted, contents, plan, limit)
         known: dict[tuple[str | None, int], memoryview] = {}
         while wanted:

@@ -48,13 +48,7 @@ def key_of(place: IndexPlace) -> tuple[str | None, int]:
 
 
 def indexes_wanted(contents: Contents, plan: ReadPlan, limit: int | None = None) -> list[IndexPlace]:
-    """The indexes that may tell that less than the plan has needs to be read.
-
-    Args:
-        contents: The file.
-        plan: What is to be read.
-        limit: How many of the rows, where that is known before the filter is applied: without one.
-    """
+    """The indexes that may narrow a plan; a `limit` counts only without a filter."""
     found: list[IndexPlace] = []
     left = limit
     if limit == 0:
@@ -90,13 +84,7 @@ def _terms(chosen: Filter | None) -> list[Term]:
 
 
 def worth_a_wave(plan: ReadPlan, missing: Sequence[IndexPlace], wave_bytes: int) -> list[IndexPlace]:
-    """Of indexes that are not at hand those that are worth a round trip of their own.
-
-    Args:
-        plan: What is to be read.
-        missing: The indexes.
-        wave_bytes: Bytes that are read in the time that a round trip takes: fewer are read sooner than pruned.
-    """
+    """The missing indexes that are worth a round trip, in which `wave_bytes` could be read instead."""
     of_group = {group.ordinal: group.num_bytes for group in plan.row_groups}
     if sum(of_group.values()) <= wave_bytes:
         return []
@@ -114,15 +102,7 @@ def worth_a_wave(plan: ReadPlan, missing: Sequence[IndexPlace], wave_bytes: int)
 def narrowed(
     contents: Contents, plan: ReadPlan, known: Known, limit: int | None = None, *, verify: bool = True
 ) -> ReadPlan:
-    """The plan without the row groups, rows and pages that indexes, or a limit, tell are not wanted.
-
-    Args:
-        contents: The file.
-        plan: What is to be read.
-        known: Indexes that are at hand, of those that `indexes_wanted` names.
-        limit: As of `indexes_wanted`.
-        verify: Whether checksums are compared, so that pages without a sum of their own are not read alone.
-    """
+    """The plan without the row groups, rows and pages that indexes at hand, or a limit, rule out."""
     groups: list[RowGroupRead] = []
     left_out = list(plan.left_out)
     left = limit
@@ -273,11 +253,8 @@ def _has_sum(chunk: ChunkRead) -> bool:
 
 
 def _is_credible(chunk: IndexedChunk, index: DecodedColumnIndex, rows: Sequence[range]) -> bool:
-    """Whether a ColumnIndex agrees with what the footer says of the whole chunk.
-
-    Few files have checksums of their indexes, so that much has to stand for one: pages have rows, no more nulls than
-    rows, and altogether as many as the chunk, one definition level for each row, and numbers within the chunk's bounds.
-    """
+    """Whether a ColumnIndex agrees with what the footer says of the whole chunk."""
+    # Few files have checksums of their indexes, so this check stands for one.
     whole = index_ranges.statistics_of_chunk(chunk)
     counts = [page.null_count for page in index.pages]
     if whole.null_count is not None and None not in counts and sum(filter(None, counts)) != whole.null_count:
