@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,6 @@ from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import (
     NotFoundError,
     ObjectChangedError,
-    SchemaError,
     TornFileError,
     UnsupportedError,
     Where,
@@ -24,39 +22,15 @@ from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail,
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
-from resilient_pq.reader.read_options import ReadSettings
+from resilient_pq.reader.opening import read_contents
+from resilient_pq.reader.read_options import FollowOptions, ReadSettings
 from resilient_pq.reader.read_plan import ReadQuery
-from resilient_pq.reader.reading import read_contents
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
 from resilient_pq.shell_commands import in_shell
 
 #: Kinds of the records behind whose footers more row groups may come.
 _MORE_TO_COME = (RecordKind.ANCHOR, RecordKind.CHECKPOINT)
-
-
-@dataclass(frozen=True, slots=True)
-class FollowOptions:
-    """How a file is followed that is still being written.
-
-    Attributes:
-        poll_seconds: Between two looks at the file while it has nothing new.
-        wait: What waits that long: a coroutine function that takes seconds.
-
-    Raises:
-        SchemaError: `poll_seconds` is no number above 0, or `wait` cannot be called.
-    """
-
-    poll_seconds: float = 1.0
-    wait: Callable[[float], Awaitable[object]] = asyncio.sleep
-
-    def __post_init__(self) -> None:
-        """Refuse what could not wait."""
-        seconds: object = self.poll_seconds
-        if not isinstance(seconds, int | float) or not seconds > 0:
-            raise SchemaError(f"poll_seconds is {seconds!r}; it is a number above 0")
-        if not callable(self.wait):
-            raise SchemaError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
 
 
 @dataclass(frozen=True, slots=True)

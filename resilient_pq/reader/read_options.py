@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, Self
@@ -147,6 +147,30 @@ class ReadSettings:
         if not isinstance(chosen, ReadOptions):
             raise SchemaError(f"options is {options!r}; open takes ReadOptions")
         return cls(verify, policy, on_lost, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How a file is followed that is still being written.
+
+    Attributes:
+        poll_seconds: Between two looks at the file while it has nothing new.
+        wait: What waits that long: a coroutine function that takes seconds.
+
+    Raises:
+        SchemaError: `poll_seconds` is no number above 0, or `wait` cannot be called.
+    """
+
+    poll_seconds: float = 1.0
+    wait: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        """Refuse what could not wait."""
+        seconds: object = self.poll_seconds
+        if not isinstance(seconds, int | float) or not seconds > 0:
+            raise SchemaError(f"poll_seconds is {seconds!r}; it is a number above 0")
+        if not callable(self.wait):
+            raise SchemaError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
 
 
 class Tails:

@@ -31,7 +31,7 @@ from resilient_pq import (
 from resilient_pq.format.kernels import KeptStructs
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
-from resilient_pq.reader import reading
+from resilient_pq.reader import opening
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
 
@@ -67,7 +67,7 @@ async def test_a_longer_footer_costs_one_more_request(our_bytes: bytes, stored: 
 
 async def test_a_large_footer_is_not_joined_to_its_end(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     # By others, so that its size is that of no record: the end of it is read once more.
-    monkeypatch.setattr(reading, "_LARGE_FOOTER", 1000)
+    monkeypatch.setattr(opening, "_LARGE_FOOTER", 1000)
     written = io.BytesIO()
     pq.write_table(pa.table({f"c{i}": [i, i + 1] for i in range(40)}), written, row_group_size=1)
     data = written.getvalue()
