@@ -1,8 +1,8 @@
-"""Whether the bytes of a row group lie elsewhere than its footer says, where no checksum of a chunk tells.
+"""Row groups whose bytes lie elsewhere than the footer says, where no chunk has a checksum.
 
-Pages that were moved along by bytes that are too many or missing may by chance fit a chunk: they are as large as those
-that were there, and their CRC32s hold. What tells is beside them: pages that go on behind the end of their chunk, or
-that are whole and of something else.
+Pages that were shifted by inserted or missing bytes may by chance fit a chunk: they are as large as those that were
+there, and their CRC32s hold. Other pages show it: those that cross the end of their chunk, or that are whole and of
+another column.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def is_displaced(chunks: Sequence[SalvagedChunk | None], *, beyond: bool) -> boo
 
 
 def without_displaced(chunks: Sequence[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
-    """What is left of chunks when nothing is believed that only its own bytes tell."""
-    return [left if left is None or _is_proven(left) else lost(left) for left in chunks]
+    """The chunks, without pages whose place only their own bytes show."""
+    return [left if left is None or _is_proven(left) else _without_pages(left) for left in chunks]
 
 
-def lost(left: SalvagedChunk) -> SalvagedChunk:
-    """A chunk of which nothing is believed."""
+def _without_pages(left: SalvagedChunk) -> SalvagedChunk:
+    """A chunk with all of its pages lost."""
     fates = (fate if fate.page is None else fate.lost(MISPLACED) for fate in left.pages)
     return replace(left, pages=tuple(fates), runs=())
 

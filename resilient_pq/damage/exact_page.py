@@ -1,10 +1,10 @@
-"""Whether a page's header says of its body what the body is, to the byte.
+"""Checks of a page header against the body of its page, to the byte.
 
-The CRC32 of a page covers its body alone. Of a header for which nothing vouches, what it says is held against a body
-that is whole: levels and values of exactly as many entries, which together take all of its bytes.
+The CRC32 of a page covers its body alone. A header that no checksum covers is compared with a body that is whole:
+levels and values must be exactly as many as its counts, and take all bytes of the body.
 
-One change is not seen: of a count within the padding of a last bit-packed group. The rows of the chunk contradict it,
-and as nothing tells which page it was, all of them are lost.
+One change is not found: of a count within the padding of the last bit-packed group. The row count of the chunk
+contradicts it, and as it is not known which page it was, all pages are lost.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from resilient_pq.format.physical_values import fixed_width, room_for
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
-#: What writers say of levels that a column does not have, and that nobody reads.
+#: The encodings that writers name for levels that a column does not have.
 _LEVEL_ENCODINGS: Final = (Encoding.RLE, Encoding.BIT_PACKED)
 _DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
 
 
 def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], quirks: Quirks = NO_QUIRKS) -> None:
-    """Refuse a page whose header was changed, as far as its body tells; the CRC32 of the body holds."""
+    """Refuse a page, whose CRC32 holds, with a header that contradicts its body."""
     if compact_protocol.encode(page.header) != bytes(page.header_bytes):
         raise FormatError("its header has other bytes than what it says would have")
     try:
@@ -55,7 +55,7 @@ def _check_dictionary(page: Page, node: Primitive, codec: int, encodings: Sequen
 
 
 def _check_header(page: Page, header: DataPageHeader | DataPageHeaderV2, leaf: Leaf, encodings: Sequence[int]) -> None:
-    """Compare what a header says besides counts with what its chunk says, and with itself."""
+    """Compare the fields of a header, except counts, with its chunk and with each other."""
     if isinstance(header, DataPageHeader):
         _check_header_v1(header, leaf)
     else:

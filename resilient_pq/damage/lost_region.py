@@ -1,4 +1,4 @@
-"""What of a damaged file is lost, as data: for readers that go on without it, and for recoveries. Pure."""
+"""The lost regions of a damaged file, for readers that skip them and for recoveries. Pure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def place_to_json(where: Where) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RemainingRowGroup:
-    """What is left of a row group, as far as it takes to say what is lost.
+    """The pages and rows that remain of a row group.
 
     Attributes:
         ordinal: Its number in the file.
@@ -95,7 +95,7 @@ class RemainingRowGroup:
 
 
 def lost_regions(leaves: Sequence[Leaf], left: RemainingRowGroup, choice: RowChoice) -> Iterator[LostRegion]:
-    """The pages that cost rows, or values; what several of them cost counts once, with the first."""
+    """The lost pages that cost rows or values; a row that several of them cost counts once, with the first."""
     missing = ~choice.keep
     for leaf in leaves:
         where = Where(row_group=left.ordinal, column=leaf.column_path)

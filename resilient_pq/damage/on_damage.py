@@ -1,4 +1,4 @@
-"""What is done with rows of which a value is lost. Pure.
+"""The policy for rows of which a value is lost. Pure.
 
 Columns lose different rows, since their pages hold different numbers of them. A row is kept where all columns have it;
 or where those that lost it may be null, and then they are.
@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 
 class OnDamage(StrEnum):
-    """What is done with rows of which a value is lost."""
+    """The policy for rows of which a value is lost."""
 
     RAISE = "raise"
     """Nothing: the damage is an error."""

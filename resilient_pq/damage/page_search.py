@@ -45,7 +45,7 @@ _SHAPE = re.compile(
 )
 #: The longest match of it.
 _LONGEST_SHAPE = 22
-#: What stands between the pages of a file besides pages, and is found without a footer: magics, and structs. Impala,
+#: Magics and structs that may lie between the pages of a file, and are found without a footer. Impala,
 #: and parquet-cpp at first, put a copy of its metadata behind each chunk.
 _MARKS = (MAGIC, RECORD_MAGIC)
 #: By the first byte: what fields they begin with.
@@ -143,7 +143,7 @@ class _Search:
         self._found = found
         self._limits = limits
         self._view, self._base = memoryview(b""), start
-        #: What the last header that was asked for is, and where.
+        #: The last header that was parsed, and its offset.
         self._parsed: tuple[int, tuple[PageHeader, int] | None] | None = None
         self._work = limits.work_per_byte * (end - start) + limits.free_work
 

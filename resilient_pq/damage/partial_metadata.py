@@ -1,4 +1,4 @@
-"""File metadata of which the end is missing, or a stretch is damaged: what its front still says.
+"""File metadata of which the end is missing or a part is damaged: the fields that can still be read.
 
 Thrift writes the fields of `FileMetaData` in their order: schema, rows, row groups, and then what is known of the
 file as a whole. So of a footer that was cut the schema is the last to be lost, and every row group before the cut is
@@ -33,7 +33,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 _VARINTS = (_I16, _I32, _I64)
 _FIXED = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 _LONG_LIST = 15
-#: Elements of a list that are believed in: columns, row groups and keys of real files are far fewer, and each costs a
+#: Elements of a list at most: columns, row groups and keys of real files are far fewer, and each costs a
 #: hundred times the byte that it can be made of.
 _MOST_ELEMENTS = 1 << 20
 

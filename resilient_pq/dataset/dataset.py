@@ -223,7 +223,7 @@ class Dataset:
                     async with aclosing(following):
                         async for job in following:
                             yield (
-                                job if together is None else BatchJob(job.portion, together.reading(position, job.read))
+                                job if together is None else BatchJob(job.batch, together.reading(position, job.read))
                             )
 
         return field if together is None else together.field, all_jobs()

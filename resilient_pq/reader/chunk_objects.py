@@ -77,11 +77,11 @@ class ChunkObjects:
 
     @property
     def opener(self) -> Callable[[ObjectInfo], OpenObject] | None:
-        """What opens one of the objects to be read from threads; None where the store needs the event loop."""
+        """Opens one of the objects for reading in threads; None where the store needs the event loop."""
         return self._store.opener
 
     def count(self, counters: FetchCounters) -> None:
-        """Add what reading from threads cost."""
+        """Add the requests and bytes of reading in threads."""
         self._counters.requests += counters.requests
         self._counters.bytes += counters.bytes
         self._counters.useful_bytes += counters.useful_bytes

@@ -114,7 +114,7 @@ class Contents:
 
     @cached_property
     def data_files(self) -> tuple[str, ...]:
-        """What the chunks' `file_path`s say, each once, in order, as they stand there; nothing but in a summary."""
+        """The `file_path`s of the chunks, each once, in order, as stored; only summaries have them."""
         row_groups = self.metadata.row_groups
         named = (chunk.file_path for row_group in row_groups for chunk in row_group.columns)
         return tuple(dict.fromkeys(path for path in named if path is not None))
@@ -157,7 +157,7 @@ class Contents:
 
 
 def _may_have_sums(row_group: RowGroup) -> bool:
-    """Whether a chunk may have our key: of those that nobody has asked for yet, the bytes of the footer tell."""
+    """Whether a chunk may have our key: chunks that were not parsed yet are searched as bytes."""
     columns = row_group.columns
     unread = columns.unread if isinstance(columns, kernels.KeptStructs) else None
     return unread is None or len(kernels.find_all(unread, footer.CRC_KEY.encode())) > 0

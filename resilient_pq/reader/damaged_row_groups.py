@@ -37,7 +37,7 @@ from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.read_plan import RowGroupRead
 
-#: A damaged row group that is said to have more rows is not believed: one byte and more is needed for each.
+#: Damaged row groups with more rows are refused: each row takes memory.
 _MAX_ROWS: Final = 1 << 28
 
 
@@ -74,7 +74,7 @@ class DecodedRowGroup:
 
 
 class DamagedRowGroups:
-    """Reads what is left of row groups of one file."""
+    """Salvages damaged row groups of one file."""
 
     def __init__(self, objects: ChunkObjects, how: ReadSettings) -> None:
         """Read nothing yet."""

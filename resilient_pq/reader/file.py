@@ -1,4 +1,4 @@
-"""The async shell of the reader: asks the plan what to fetch, the store for bytes, the decoder for columns."""
+"""An open Parquet file, which plans reads, fetches their bytes and decodes them. An async shell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
 from resilient_pq.reader.filter.indexed_file import IndexedFile
 from resilient_pq.reader.plan_display import PlannedRead
-from resilient_pq.reader.read_batches import portions
+from resilient_pq.reader.read_batches import cut_into_batches
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import (
     Filters,
@@ -41,7 +41,7 @@ from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
 
-#: Bytes of free memory that stay when a file is closed: what a small one needs, for the next one of many.
+#: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
 
 
@@ -89,7 +89,7 @@ class File(IndexedFile):
         self._owns_store = owns_store
         self._row_groups = RowGroupReader(self.objects, how, limits)
 
-    # -- what a caller can ask -------------------------------------------------------------------
+    # -- facts about the file -------------------------------------------------------------------
 
     @property
     def metadata(self) -> FileMetaData:
@@ -262,7 +262,7 @@ class File(IndexedFile):
         """A function that gives the struct of the rows, and the reads of a stream, of whole row groups, in order."""
         with located(Where(key=self.url)):
             wanted = row_groups_wanted(self.contents, query.row_groups)
-            # What is asked for is checked now; its types, and where all of it lies, are looked up when it is read.
+            # The query is checked now; types and byte ranges are looked up when rows are read.
             shown = plan_read(self.contents, query.columns, [], query.filters)
         request = cache(partial(ReadRequest.of, self.contents, shown, query.strings, self._fields))
         fetch = self._options.fetch
@@ -282,8 +282,8 @@ class File(IndexedFile):
                     self.contents.num_chunks, plan_read, self.contents, query.columns, wanted, query.filters
                 )
                 plan = await self._narrowed(plan, query.limit)
-            for portion in portions(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
-                yield BatchJob(portion, read)
+            for batch in cut_into_batches(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
+                yield BatchJob(batch, read)
 
         return field, jobs()
 
@@ -356,8 +356,8 @@ class File(IndexedFile):
         return ReadRequest.of(self.contents, plan, query.strings, self._fields)
 
     async def _narrowed(self, plan: ReadPlan, limit: int | None, *, fetch_indexes: bool = True) -> ReadPlan:
-        """The plan without what indexes and the limit tell is not wanted."""
-        # Where damage may cost rows, nobody knows how many row groups a limit takes.
+        """The plan without the rows that indexes and the limit rule out."""
+        # Where damage may cost rows, the row groups that a limit takes cannot be counted.
         known = limit if self._how.on_damage is OnDamage.RAISE or not limit else None
         if plan.filter is None and known is None:
             return plan

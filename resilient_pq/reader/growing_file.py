@@ -115,7 +115,7 @@ async def _noted(jobs: Jobs, order: deque[int]) -> Jobs:
     """The same jobs, and the ordinals of their row groups in `order`."""
     async with aclosing(jobs):
         async for job in jobs:
-            order.extend(group.ordinal for group in job.portion.row_groups)
+            order.extend(group.ordinal for group in job.batch.row_groups)
             yield job
 
 
@@ -203,7 +203,7 @@ class Watch:
         return None if footer is None else _Seen(info, Contents.of(footer))
 
     async def _answered(self, asking: Asking, info: ObjectInfo) -> Footer | None:
-        """What comes out when it was sent the bytes that it asks for."""
+        """Send a search the bytes that it asks for; gives its result."""
         try:
             wanted = next(asking)
             while True:
@@ -233,7 +233,7 @@ class Watch:
         return None if since is not None and info == since.info else _Seen(info, contents)
 
     async def _has_writer(self) -> bool:
-        """Whether more can come; yes where it cannot be told."""
+        """Whether a writer may still add rows; True where that is not known."""
         try:
             return await self.store.has_writer(self._unfinished) is not False
         except NotFoundError:

@@ -39,10 +39,10 @@ class IncompleteFileWarning(UserWarning):
 
 
 class Opening(Generic[Opened]):
-    """What `open` and its like give: ``async with`` or ``await`` it to have what is opened."""
+    """The result of `open` and similar functions: use it with ``async with`` or ``await``."""
 
     def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened]]) -> None:
-        """Keep what opens it until it is asked for."""
+        """Open nothing yet."""
         self._opening = opening
         self._opened: Opened | None = None
 
@@ -80,8 +80,8 @@ async def read_tail_and_contents(
         try:
             return await _read_contents(store, key, tail_bytes, counters, verify=verify)
         except FormatError:
-            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it. Whatever they
-            # seem to be then: a bit of the magic or of the length that flipped makes a torn file of a whole one.
+            # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error, of any
+            # kind: a flipped bit in the magic or the length makes a whole file look torn.
             return await _read_contents(store, key, tail_bytes, counters, verify=verify)
 
 

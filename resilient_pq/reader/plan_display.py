@@ -1,4 +1,4 @@
-"""What a read would cost, for people to look at before they pay: `File.plan`. Pure."""
+"""The requests and bytes that a read would cost, in words: `File.plan`. Pure."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class FollowOptions:
     wait: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        """Refuse what could not wait."""
+        """Refuse settings with which waiting is not possible."""
         seconds: object = self.poll_seconds
         if not isinstance(seconds, int | float) or not seconds > 0:
             raise SchemaError(f"poll_seconds is {seconds!r}; it is a number above 0")

@@ -31,7 +31,7 @@ Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ..
 
 @dataclass(frozen=True, slots=True)
 class ReadQuery:
-    """What a caller asks to read: the arguments of `File.read`.
+    """The query of a caller: the arguments of `File.read`.
 
     Raises:
         SchemaError: `limit` is no number of rows, or `strings` no layout of strings.
@@ -44,7 +44,7 @@ class ReadQuery:
     strings: Strings = "plain"
 
     def __post_init__(self) -> None:
-        """Check what does not depend on a file."""
+        """Refuse arguments that are wrong for every file."""
         check_limit(self.limit)
         if self.strings not in get_args(Strings):
             words = " or ".join(map(repr, get_args(Strings)))
@@ -138,7 +138,7 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What to read, and the Arrow types and the parts of columns that it becomes."""
+    """A plan, with the Arrow types and the parts of columns that its chunks become."""
 
     plan: ReadPlan
     field: Field
@@ -244,7 +244,7 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
                 raise FormatError(f"a column chunk is said to begin at {start:,}, behind the end of the file")
             end = min(end, cut_at)
     quirks = Quirks.of(contents.metadata.created_by)
-    # What we laid out is counted right, whoever encoded it: a recovery leaves the maker's name as it was.
+    # Sizes that this library wrote are right, whatever the maker's name: a recovery does not change that.
     laid_by_us = CRC_KEY in key_values(metadata.key_value_metadata)
     slack = 0 if laid_by_us else max(min(quirks.uncounted_bytes, data_end - end), 0)
     return ChunkRead(ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file)

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 #: Neighbours are read and decoded as one piece of work up to this size: less is done sooner than handed to a thread.
 _TOGETHER: Final = 128 * KiB
-#: Bytes that nobody wants between them are read over up to this many: another call costs as much.
+#: Gaps of at most so many bytes are read over: another call costs as much.
 _GAP: Final = 4 * KiB
 
 
@@ -78,7 +78,7 @@ class RowGroupReader:
             return await asyncio.to_thread(function, *args)
 
     async def read(self, request: ReadRequest, groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-        """Fetch, decode and assemble row groups, and what is left of those that are damaged."""
+        """Fetch, decode and assemble row groups; damaged ones are salvaged where that is asked for."""
         num_chunks = sum(len(columns) for group in groups for columns in group.columns)
         work = await off_loop(num_chunks, RowGroupWork, request, groups, self._objects, self._how)
         files = [piece.chunk.file for piece in work.pieces if piece.chunk.file is not None]
@@ -154,7 +154,7 @@ class RowGroupWork:
         self._objects = objects
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
-        # Whether the strings of each column come as views; what only the filter asks for stands behind those shown.
+        # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
         self._views = [has_views(field) for field in request.field.children]
         self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
         self._leaves: list[list[list[LeafColumn | None]]] = [
@@ -241,13 +241,13 @@ class RowGroupWork:
         return {leaf.leaf.ordinal: leaf for leaf in chain(*self._leaves[i]) if leaf is not None}
 
     def _select(self, i: int) -> None:
-        """Assemble the rows of a whole row group that are wanted: soon, as they may be few of what was decoded."""
+        """Assemble the wanted rows of a row group at once, as they may be few of the decoded ones."""
         group = self.groups[i]
         self.done[i] = self.assembled(DecodedRowGroup(group, self.columns(i), group.num_rows_read))
         self._leaves[i].clear()
 
     def assembled(self, group: DecodedRowGroup) -> RowGroupArrays:
-        """The arrays of what is left of a row group, and is wanted."""
+        """The arrays of the wanted rows of a row group."""
         wanted, columns, num_rows = self._request.plan.filter, group.columns, group.num_rows
         if wanted is not None:
             with located(Where(row_group=group.read.ordinal)):

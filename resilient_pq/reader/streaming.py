@@ -33,18 +33,18 @@ Arriving: TypeAlias = AsyncGenerator[RowGroupArrays, None]
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """A portion of a stream, and what reads it.
+    """A batch of a stream, and what reads it.
 
     Attributes:
-        portion: What to read; without row groups where reading it can only fail.
+        batch: What to read; without row groups where reading it can only fail.
         read: Reads row groups of it.
     """
 
-    portion: ReadBatch
+    batch: ReadBatch
     read: ReadRowGroups
 
 
-#: What a stream reads, in order; to say what comes next may take reading indexes.
+#: The jobs of a stream, in order; planning the next one may read indexes.
 Jobs: TypeAlias = AsyncGenerator[BatchJob, None]
 
 
@@ -57,7 +57,7 @@ class Batches(AsyncIterator[Table]):
     """
 
     def __init__(self, field: Callable[[], Field], tables: AsyncGenerator[Table, None]) -> None:
-        """Take over a generator, and what gives its struct; `File.batches` is the way to get a stream."""
+        """Use `File.batches` instead."""
         self._field = field
         self._tables = tables
         self._stopped: Exception | None = None
@@ -68,12 +68,12 @@ class Batches(AsyncIterator[Table]):
         field: Callable[[], Field],
         arriving: Arriving,
         batch_rows: int,
-        tell: Callable[[Sequence[LostRegion]], None],
+        report: Callable[[Sequence[LostRegion]], None],
         *,
         limit: int | None = None,
     ) -> Self:
         """The rows of row groups, in their order; the arguments are those of `batches_of`."""
-        return cls(field, batches_of(field, arriving, batch_rows=batch_rows, tell=tell, limit=limit))
+        return cls(field, batches_of(field, arriving, batch_rows=batch_rows, report=report, limit=limit))
 
     @property
     def schema(self) -> nanoarrow.Schema:
@@ -145,14 +145,14 @@ async def batches_of(
     arriving: Arriving,
     *,
     batch_rows: int,
-    tell: Callable[[Sequence[LostRegion]], None],
+    report: Callable[[Sequence[LostRegion]], None],
     limit: int | None = None,
 ) -> AsyncGenerator[Table, None]:
-    """Rows in batches; `tell` is called with what is lost of a row group before its rows are given."""
+    """Rows in batches; `report` is called with what is lost of a row group before its rows are given."""
     left = limit
     async with aclosing(arriving):
         while left != 0 and (rows := await anext(arriving, None)) is not None:
-            tell(rows.lost)
+            report(rows.lost)
             num_arrays = len(rows.arrays)
             table = await off_loop(num_arrays, Table, field(), [rows.arrays], rows.num_rows)
             if left is not None:
@@ -176,7 +176,7 @@ async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
             try:
                 found = (await ahead.running[0].task)[0]
             except ResilientPQError:
-                if len(job.portion.row_groups) <= 1:
+                if len(job.batch.row_groups) <= 1:
                     raise
                 found = None
             ahead.running.popleft()
@@ -186,14 +186,14 @@ async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
                     yield rows
                 continue
             # One of several row groups failed: the rows before it are given all the same.
-            for group in job.portion.row_groups:
+            for group in job.batch.row_groups:
                 yield (await job.read([group]))[0]
     finally:
         await ahead.cancel()
 
 
 class _Ahead:
-    """What is being read, or was and waits to be taken, in order."""
+    """The jobs under way or done whose rows were not taken yet, in order."""
 
     def __init__(self, jobs: Jobs, budget: int, most: int) -> None:
         self.running: deque[_Running] = deque()
@@ -221,29 +221,29 @@ class _Ahead:
 
     def _is_full(self, following: BatchJob) -> bool:
         held = sum(self._size(one) for one in self.running)
-        return len(self.running) >= self._most or held + self._expected(following.portion) > self._budget
+        return len(self.running) >= self._most or held + self._expected(following.batch) > self._budget
 
     def _size(self, one: _Running) -> int:
         """Bytes that a job holds; until it is done, those that it is expected to."""
         if not _succeeded(one.task):
-            return self._expected(one.job.portion)
+            return self._expected(one.job.batch)
         size = one.task.result()[1]
-        self._growth = max(self._growth, size / max(one.job.portion.num_bytes, 1))
+        self._growth = max(self._growth, size / max(one.job.batch.num_bytes, 1))
         return size
 
-    def _expected(self, portion: ReadBatch) -> int:
-        """What is fetched and what becomes of it, which lie side by side for a while."""
-        return portion.num_bytes + max(portion.num_decoded, int(portion.num_bytes * self._growth))
+    def _expected(self, batch: ReadBatch) -> int:
+        """Bytes of the fetched chunks and of their decoded rows, which are in memory together for a while."""
+        return batch.num_bytes + max(batch.num_decoded, int(batch.num_bytes * self._growth))
 
     async def cancel(self) -> None:
-        """End what is under way, and wait until it has ended."""
+        """Cancel all jobs, and wait until they have ended."""
         tasks: list[asyncio.Task[Any]] = [one.task for one in self.running]
         if self._following is not None:
             tasks.append(self._following)
         self.running.clear()
         for task in tasks:
             task.cancel()
-        # What they may have failed with is of rows that nobody asked for: it is taken and dropped.
+        # Their errors are dropped: nobody asked for these rows.
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._jobs.aclose()
 
@@ -257,7 +257,7 @@ class _Running:
 
 
 async def _measured(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
-    found = await job.read(job.portion.row_groups)
+    found = await job.read(job.batch.row_groups)
 
     def size() -> int:
         return sum(num_bytes(BufferPart.of(array)) for rows in found for array in rows.arrays)

@@ -95,30 +95,30 @@ def select_pages(
     Returns:
         The pages; None where the index leaves out bytes of the chunk, which may be pages, or has sums of others.
     """
-    ranges = _page_ranges(chunk, index)
-    if not ranges:
+    places, ends = index.page_locations, _page_ends(chunk, index)
+    if not ends:
         return None
-    start = ranges[0].start
+    start = places[0].offset
     dictionary = None if start == chunk.start else ByteRange(chunk.start, start)
     first = 0 if dictionary is None else 1
-    if sums is not None and len(sums) != first + len(ranges):
+    if sums is not None and len(sums) != first + len(places):
         return None
     rows_held = page_rows(index, num_rows)
     is_wanted = _pages_holding(rows_held, rows)
     if with_following:
         is_wanted = [any(pair) for pair in zip(is_wanted, [False, *is_wanted], strict=False)]
-    pages = map(PageRead, range(first, first + len(ranges)), ranges, rows_held)
-    chosen = tuple(compress(pages, is_wanted))
-    return SelectedPages(dictionary, chosen, len(ranges), sums) if chosen else None
+    chosen = tuple(
+        PageRead(first + at, ByteRange(places[at].offset, ends[at]), rows_held[at])
+        for at in compress(range(len(places)), is_wanted)
+    )
+    return SelectedPages(dictionary, chosen, len(places), sums) if chosen else None
 
 
-def _page_ranges(chunk: ByteRange, index: OffsetIndex) -> list[ByteRange]:
-    """The bytes of each data page; none where the index leaves out bytes between them, or behind the last."""
+def _page_ends(chunk: ByteRange, index: OffsetIndex) -> list[int]:
+    """Where each data page ends; nothing where the index leaves out bytes between them, or behind the last."""
     places = index.page_locations
     ends = [place.offset + place.compressed_page_size for place in places]
-    if ends != [*(place.offset for place in places[1:]), chunk.end]:
-        return []
-    return [ByteRange(place.offset, end) for place, end in zip(places, ends, strict=True)]
+    return ends if ends == [*(place.offset for place in places[1:]), chunk.end] else []
 
 
 def _pages_holding(rows_held: Sequence[range], wanted: Rows) -> list[bool]:

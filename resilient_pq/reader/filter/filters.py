@@ -52,11 +52,11 @@ class Filter:
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The columns that it speaks of, each once."""
+        """The columns of its terms, each once."""
         return tuple(dict.fromkeys(term.leaf for terms in self.any_of for term in terms))
 
     def may_hold(self, term_may_hold: Callable[[Term], bool]) -> bool:
-        """Whether any row may be wanted, by what is known of single terms."""
+        """Whether any row may be wanted, by whether each term may hold."""
         return any(all(map(term_may_hold, terms)) for terms in self.any_of)
 
     def wanted(self, columns: Mapping[int, LeafColumn], num_rows: int) -> Mask:

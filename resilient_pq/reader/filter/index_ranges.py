@@ -26,13 +26,13 @@ from resilient_pq.format.sorting import SortingColumn, sorting_columns_of
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 
-#: Enough for the header of a bloom filter whose length the footer does not tell, and for a small filter.
+#: Enough for the header of a bloom filter whose length is not in the footer, and for a small filter.
 _HEADER_GUESS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A column chunk that is asked about.
+    """A column chunk whose indexes are wanted.
 
     Attributes:
         contents: The file.
@@ -51,12 +51,12 @@ class IndexedChunk:
 
     @property
     def group(self) -> RowGroup:
-        """What the footer says of its row group."""
+        """The footer's metadata of its row group."""
         return self.contents.metadata.row_groups[self.row_group]
 
     @property
     def column(self) -> ColumnChunk:
-        """What the footer says of it."""
+        """The footer's entry for it."""
         return self.group.columns[self.leaf.ordinal]
 
     @property
@@ -135,7 +135,7 @@ def offset_index_place(chunk: IndexedChunk) -> IndexPlace | None:
 
 
 def bloom_filter_place(chunk: IndexedChunk) -> IndexPlace | None:
-    """Where the bloom filter lies, or its header where the footer does not tell its length; None without one."""
+    """Where the bloom filter lies, or its header where the footer has no length of it; None without one."""
     offset, length = chunk.metadata.bloom_filter_offset, chunk.metadata.bloom_filter_length
     if offset is None or length is not None:
         return _place(chunk, "bloom filter", offset, length)
@@ -219,7 +219,7 @@ def decode_filter(place: IndexPlace, data: memoryview) -> BloomFilter:
         return BloomFilter.from_bytes(data)
 
 
-# --- what the footer says ---------------------------------------------------------------------------------------
+# --- facts of the footer ---------------------------------------------------------------------------------------
 
 
 def statistics_of_chunk(chunk: IndexedChunk) -> ColumnStatistics:

@@ -34,7 +34,7 @@ class IndexReader:
         self._wave_bytes = wave_bytes
         self._in_thread = in_thread
 
-    # -- one index that is asked for -------------------------------------------------------------
+    # -- a single index -------------------------------------------------------------
 
     async def read(self, place: IndexPlace, decode_bytes: Callable[[IndexPlace, memoryview], T]) -> T:
         """Read and decode an index."""
@@ -46,7 +46,7 @@ class IndexReader:
         try:
             found: T = await self._in_thread(self._verified, place, data, decode_bytes)
         except ChecksumError:
-            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+            # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error.
             again = await self._fetched(place)
             found = await self._in_thread(self._verified, place, again, decode_bytes)
         return found

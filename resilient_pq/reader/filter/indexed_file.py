@@ -1,4 +1,4 @@
-"""What an open file gives of its indexes and statistics, besides rows. An async shell."""
+"""The statistics, indexes and bloom filters of an open file. An async shell."""
 
 from __future__ import annotations
 

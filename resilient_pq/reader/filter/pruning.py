@@ -1,8 +1,7 @@
-"""What indexes tell of the row groups of a plan: which of their rows may be wanted, and which pages hold them. Pure.
+"""Pruning of a plan by indexes: which rows of its row groups may be wanted, and which pages hold them. Pure.
 
-First `indexes_wanted` says which indexes could help, then, whoever has got hold of their bytes, `narrowed` makes a plan
-of less to read. What is missing, damaged, or contradicts the footer leaves more to read, and nothing else: an index is
-only ever a reason not to read something, so whatever is not believed is read.
+`indexes_wanted` names the indexes that could help, and `narrowed` makes a smaller plan of their bytes. An index that is
+missing, damaged, or contradicts the footer only leaves more to read.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MOST_BYTES: Final = 64 * MiB
 #: Pages are selected where this share of a chunk's bytes need not be read.
 _WORTH_SELECTING: Final = 0.25
 
-#: The bytes of indexes by the file that they lie in and the offset; what could not be had is missing.
+#: The bytes of indexes that could be read, by file and offset.
 Known = Mapping[tuple[str | None, int], memoryview]
 
 
@@ -127,14 +126,14 @@ def _all_rows(group: RowGroupRead) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Pages:
-    """The pages of a chunk: what is known of each, and its rows."""
+    """The pages of a chunk: the statistics and the rows of each."""
 
     known: tuple[ColumnStatistics, ...]
     rows: tuple[range, ...]
 
 
 class _Facts:
-    """What is known of a row group."""
+    """The indexes of a row group, decoded when they are needed."""
 
     def __init__(self, contents: Contents, group: RowGroupRead, known: Known, *, verify: bool) -> None:
         self._contents = contents
@@ -147,7 +146,7 @@ class _Facts:
     # -- which rows ------------------------------------------------------------------------------
 
     def wanted(self, chosen: Filter) -> tuple[str, Rows]:
-        """Rows outside of which no row is wanted; and, if there are none, what tells so."""
+        """The kind of index that was decisive, and the rows that may be wanted."""
         everything = _all_rows(self._group)
         alternatives = [terms for terms in chosen.any_of if all(map(self._may_be_in_chunk, terms))]
         if not alternatives:
@@ -214,13 +213,13 @@ class _Facts:
         pages = select_pages(place, chunk.num_rows, offsets, rows, with_following=may_split_rows, sums=sums)
         if pages is None:
             return chunk
-        # Page by page it turns out whether the index that told which rows can be wanted has the rows right.
+        # Reading page by page shows whether the rows in the index that the filter used are right.
         is_filtered = self._pages.get(chunk.leaf.ordinal) is not None
         if not is_filtered and pages.num_bytes > (1 - _WORTH_SELECTING) * place.size:
             return chunk
         return replace(chunk, pages=pages)
 
-    # -- what is at hand -------------------------------------------------------------------------
+    # -- decoded indexes -------------------------------------------------------------------------
 
     def _offsets(self, chunk: IndexedChunk) -> OffsetIndex | None:
         return self._decoded(index_ranges.offset_index_place, index_ranges.decode_offsets, chunk)
@@ -234,7 +233,7 @@ class _Facts:
         decode: Callable[[IndexPlace, memoryview], T],
         chunk: IndexedChunk,
     ) -> T | None:
-        """An index, if it is at hand, whole, and of a kind that this version knows."""
+        """An index that was read, is whole, and is of a known kind; None for any other."""
         try:
             place = find(chunk)
             data = None if place is None else self._known.get(key_of(place))
@@ -243,7 +242,7 @@ class _Facts:
             index_ranges.check_sum(place, data)
             return decode(place, data)
         except (FormatError, UnsupportedError):
-            return None  # without it there is more to read, and nothing is wrong with that
+            return None  # without it more is read
 
 
 def _has_sum(chunk: ChunkRead) -> bool:
@@ -272,7 +271,7 @@ def _is_credible_page(page: ColumnStatistics, num_rows: int, whole: ColumnStatis
 
 
 def _lies_within(bound: Any, whole: ColumnStatistics) -> bool:
-    """Whether a page's bound is one that a chunk's values can have; bytes may be cut, and tell nothing."""
+    """Whether the bound of a page lies within those of the chunk; bounds that are bytes may be cut, and pass."""
     if not isinstance(bound, int | float):
         return True
     low, high = whole.low, whole.high
