@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import cached_property
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where, located
+from resilient_pq.errors import located
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import (
     FetchCounters,
@@ -17,14 +18,12 @@ from resilient_pq.io import (
     ObjectTail,
     OpenObject,
     ReadStore,
-    counting,
     fetch_groups,
     fetch_places,
 )
-from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.data_file import writing_again
+from resilient_pq.reader.pinned_files import PinnedFiles
 from resilient_pq.units import KiB
 
 #: Small chunks that arrive together are given together up to this size: to hand one to a thread takes as long as to
@@ -34,9 +33,6 @@ _TOGETHER = 256 * KiB
 
 class ChunkObjects:
     """The file itself, and the data files that it names when it is a summary.
-
-    A data file is pinned to the version that is there when the first of its chunks is wanted, with one question
-    (HEAD) for its size and version; the questions for several files go out side by side.
 
     Attributes:
         contents: The footer that names them.
@@ -72,8 +68,6 @@ class ChunkObjects:
         self._counters = counters
         # Several reads go on at one time, each a wave by itself: of requests they have so many together.
         self._requests = requests or asyncio.Semaphore(options.max_requests)
-        self._pinned: dict[str, ObjectInfo] = {}
-        self._pinning = asyncio.Lock()
 
     @property
     def opener(self) -> Callable[[ObjectInfo], OpenObject] | None:
@@ -89,50 +83,22 @@ class ChunkObjects:
     @property
     def num_bytes(self) -> int:
         """Bytes of the file itself and of all data files that were wanted so far."""
-        return self._info.size + sum(info.size for info in self._pinned.values())
+        return self._info.size + sum(info.size for info in self.data_files.pinned.values())
 
     def url_of(self, file: str | None) -> str:
         """The URL or path of a data file; of the file itself for None."""
-        return self._store.url_of(self._key_of(file))
+        return self._store.url_of(self._info.key) if file is None else self.data_files.url_of(file)
 
-    def _key_of(self, file: str | None) -> str:
-        return self._info.key if file is None else self._store.beside(self._info.key, file)
-
-    @property
-    def pinned(self) -> Mapping[str, ObjectInfo]:
-        """The version that each data file is pinned to, of those that were wanted so far."""
-        return self._pinned
-
-    def keep_to(self, pinned: Mapping[str, ObjectInfo]) -> None:
-        """Pin data files to versions that are known from before, without asking."""
-        self._pinned |= pinned
+    @cached_property
+    def data_files(self) -> PinnedFiles:
+        """The data files that the footer names, where the file is a summary."""
+        return PinnedFiles(self._store, self._info.key, self.contents, self._counters, self._requests)
 
     async def pin(self, files: Iterable[str | None]) -> None:
-        """Ask for the size and version of data files that were not asked for before."""
-        async with self._pinning:
-            new = [file for file in dict.fromkeys(files) if file is not None and file not in self._pinned]
-            await all_or_none(map(self._pin, new))
-
-    async def _pin(self, file: str) -> None:
-        key = self._key_of(file)
-        where = Where(key=self._store.url_of(key))
-        again = f"if it is meant to be so, write the summary again: {' '.join(writing_again(self.url_of(None)))}"
-        try:
-            async with self._requests:
-                self._counters.requests += 1
-                with counting(self._counters):
-                    info = await self._store.head(key)
-        except NotFoundError as error:
-            raise NotFoundError("a data file that the summary names is not there", where=where, hint=again) from error
-        stated = self.contents.file_sizes.get(file, info.size)
-        if stated != info.size:
-            raise ObjectChangedError(
-                f"the data file was replaced after the summary was written: it has {info.size:,} bytes instead of"
-                f" {stated:,}",
-                where=where,
-                hint=again,
-            )
-        self._pinned[file] = info
+        """Pin the data files among the files of chunks; None is the file itself, which is pinned already."""
+        named = [file for file in files if file is not None]
+        if named:
+            await self.data_files.pin(named)
 
     def places_of(self, chunk: ChunkRead) -> tuple[ObjectRange, ...]:
         """The ranges that are read of a chunk in their object, which is pinned already."""
@@ -152,14 +118,7 @@ class ChunkObjects:
         """Bytes of a pinned data file, or the file itself for None; the last `slack` of them may be missing there."""
         if file is None:
             return ObjectRange(self._info, wanted)
-        info = self._pinned[file]
-        end = wanted.end - slack
-        if end > info.size:
-            raise FormatError(
-                f"bytes {wanted.start:,} to {end:,} are said to lie in a data file that has {info.size:,} bytes",
-                where=Where(key=self.url_of(file)),
-            )
-        return ObjectRange(info, ByteRange(wanted.start, min(wanted.end, info.size)))
+        return self.data_files.place_in(file, wanted, slack)
 
     async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
         """The positions of chunks and the bytes of their ranges, as they arrive in one parallel wave."""
