@@ -82,7 +82,7 @@ class DamagedRowGroups:
         self._on_damage = how.on_damage
         self._verify = how.verify
 
-    async def rows_left(
+    async def salvage(
         self,
         selected: Sequence[Selection],
         group: RowGroupRead,
@@ -94,13 +94,13 @@ class DamagedRowGroups:
             _check_supported(chunk.chunk)
         if group.num_rows > _MAX_ROWS:
             raise damaged[0].error
-        salvaged = await self._salvaged(group, damaged)
+        salvaged = await self._salvage_chunks(group, damaged)
         if is_displaced(salvaged, beyond=await goes_beyond(salvaged, self._beside)):
             # A chunk that decodes may be another one of the same size: it is kept only where a checksum covers it.
             columns = {leaf: rows for leaf, rows in columns.items() if leaf in _with_sums(group)}
             salvaged = [each for each in without_displaced(salvaged) if each is not None]
         try:
-            found = await asyncio.to_thread(_rows_left, selected, group, columns, salvaged, self._on_damage)
+            found = await asyncio.to_thread(_keep_rows, selected, group, columns, salvaged, self._on_damage)
         except MemoryError as error:
             raise FormatError(
                 f"there is not enough memory for {group.num_rows:,} rows",
@@ -108,7 +108,7 @@ class DamagedRowGroups:
             ) from error
         return replace(found, lost=self._located(found.lost, group, salvaged))
 
-    async def _salvaged(self, group: RowGroupRead, damaged: Sequence[DamagedChunk]) -> list[SalvagedChunk]:
+    async def _salvage_chunks(self, group: RowGroupRead, damaged: Sequence[DamagedChunk]) -> list[SalvagedChunk]:
         hints = await self._page_hints(group, [chunk.chunk for chunk in damaged])
         return [
             await asyncio.to_thread(
@@ -187,7 +187,7 @@ def _check_supported(chunk: ChunkRead) -> None:
                 raise UnsupportedError(f"the encoding {encoding} is not supported")
 
 
-def _rows_left(
+def _keep_rows(
     selected: Sequence[Selection],
     group: RowGroupRead,
     columns: Mapping[int, LeafColumn],

@@ -72,7 +72,7 @@ class File(IndexedFile):
         self.counters = counters
         self.contents = contents
         limits = limits or ReadLimits.of(how.options)
-        tail = limits.tails.kept(tail)
+        tail = limits.tails.keep(tail)
         self._tail = tail
         self.objects = ChunkObjects(
             store,

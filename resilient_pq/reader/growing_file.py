@@ -64,9 +64,9 @@ class GrowingFile(File):
         self._watch = watch
         self._how = how
         self._owning = owns_store
-        self._take(seen)
+        self._become(seen)
 
-    def _take(self, seen: _Seen) -> None:
+    def _become(self, seen: _Seen) -> None:
         """Become the file with a newer footer."""
         self._seen = seen
         how = self._how
@@ -83,9 +83,9 @@ class GrowingFile(File):
         if query.row_groups is not None:
             return super()._arriving(query)
         field, _ = self.jobs(replace(query, row_groups=[]))
-        return field, self._followed(query)
+        return field, self._follow(query)
 
-    async def _followed(self, query: ReadQuery) -> AsyncGenerator[RowGroupArrays, None]:
+    async def _follow(self, query: ReadQuery) -> AsyncGenerator[RowGroupArrays, None]:
         """The rows of all row groups, of those that are to come when their checkpoint is there."""
         given = 0
         while True:
@@ -94,7 +94,7 @@ class GrowingFile(File):
                 _, jobs = self.jobs(replace(query, row_groups=range(given, known), limit=None))
                 order: deque[int] = deque()
                 try:
-                    async with aclosing(read_ahead(_noted(jobs, order), self._options.fetch)) as arriving:
+                    async with aclosing(read_ahead(_note_ordinals(jobs, order), self._options.fetch)) as arriving:
                         async for rows in arriving:
                             yield rows
                             given = order.popleft() + 1
@@ -102,16 +102,16 @@ class GrowingFile(File):
                 except (NotFoundError, ObjectChangedError):
                     # It may have got its name meanwhile, or a writer that took it over may have cut off its end.
                     before = self._seen.info
-                    self._take(await self._watch.again(self._seen))
+                    self._become(await self._watch.again(self._seen))
                     if self._seen.info == before:
                         raise
             elif self._seen.complete:
                 return
             else:
-                self._take(await self._watch.newer(self._seen))
+                self._become(await self._watch.newer(self._seen))
 
 
-async def _noted(jobs: Jobs, order: deque[int]) -> Jobs:
+async def _note_ordinals(jobs: Jobs, order: deque[int]) -> Jobs:
     """The same jobs, and the ordinals of their row groups in `order`."""
     async with aclosing(jobs):
         async for job in jobs:
@@ -197,12 +197,12 @@ class Watch:
         asking = newest_footer(info.size, 0 if record is None else record.offset)
         try:
             with located(Where(key=self.store.url_of(info.key))):
-                footer = await self._answered(asking, info)
+                footer = await self._answer(asking, info)
         except ObjectChangedError:
             return None  # a writer that took it over has cut off its end just now
         return None if footer is None else _Seen(info, Contents.of(footer))
 
-    async def _answered(self, asking: Asking, info: ObjectInfo) -> Footer | None:
+    async def _answer(self, asking: Asking, info: ObjectInfo) -> Footer | None:
         """Send a search the bytes that it asks for; gives its result."""
         try:
             wanted = next(asking)

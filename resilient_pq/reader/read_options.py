@@ -98,9 +98,9 @@ class ReadOptions:
         moved = ttfb * bandwidth
         block = moved * _MOVING / (1 - _MOVING) / cls().max_requests
         return cls(
-            tail_bytes=_within(64 * KiB, moved * _TAIL_SHARE, 1 * MiB),
-            merge_gap=_within(64 * KiB, moved, 8 * MiB),
-            block_bytes=_within(1 * MiB, block, 8 * MiB),
+            tail_bytes=_clamp(64 * KiB, moved * _TAIL_SHARE, 1 * MiB),
+            merge_gap=_clamp(64 * KiB, moved, 8 * MiB),
+            block_bytes=_clamp(1 * MiB, block, 8 * MiB),
         )
 
     @cached_property
@@ -112,7 +112,7 @@ class ReadOptions:
         return FetchOptions(merge, self.max_requests, self.memory_budget)
 
 
-def _within(least: int, size: float, most: int) -> int:
+def _clamp(least: int, size: float, most: int) -> int:
     return int(min(max(size, least), most))
 
 
@@ -181,7 +181,7 @@ class Tails:
         self._left = most_bytes
         self._first = True
 
-    def kept(self, tail: ObjectTail) -> ObjectTail:
+    def keep(self, tail: ObjectTail) -> ObjectTail:
         """The tail, without its bytes where there is no more room for them."""
         if len(tail.data) > self._left and not self._first:
             return ObjectTail(tail.info, tail.info.size, b"")

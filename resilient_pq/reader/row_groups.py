@@ -89,9 +89,9 @@ class RowGroupReader:
             await decode_arriving(work, self._objects, self.in_thread, max_waiting=2 * self._max_threads)
         else:
             await self._read_in_threads(work, opener)
-        return [await self._finished(request, work, i) for i in range(len(groups))]
+        return [await self._result(request, work, i) for i in range(len(groups))]
 
-    async def _finished(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
+    async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
         group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
         doubtful = work.doubtful[i]
         if done is not None and not doubtful:
@@ -102,8 +102,8 @@ class RowGroupReader:
             # Salvage works on whole row groups; and where the index that selected rows is wrong, all rows are filtered.
             (found,) = await self.read(request, [group.whole])
             return found
-        salvage = DamagedRowGroups(self._objects, self._how)
-        left = await salvage.rows_left(request.plan.columns, group, work.columns(i), damaged)
+        damaged_groups = DamagedRowGroups(self._objects, self._how)
+        left = await damaged_groups.salvage(request.plan.columns, group, work.columns(i), damaged)
         return await self.in_thread(work.assembled, left)
 
     async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:

@@ -207,7 +207,7 @@ class _Ahead:
         """Begin as many jobs as the budget allows; waits for the first one to be planned, but not with `also_none`."""
         while True:
             if self._following is None:
-                self._following = asyncio.ensure_future(_next(self._jobs))
+                self._following = asyncio.ensure_future(_next_job(self._jobs))
                 await asyncio.sleep(0)  # what need not read anything is known then
             if (self.running or also_none) and not _succeeded(self._following):
                 return
@@ -216,7 +216,7 @@ class _Ahead:
                 return
             if self.running and self._is_full(job):
                 return
-            self.running.append(_Running(job, asyncio.ensure_future(_measured(job))))
+            self.running.append(_Running(job, asyncio.ensure_future(_read_and_measure(job))))
             self._following = None
 
     def _is_full(self, following: BatchJob) -> bool:
@@ -256,7 +256,7 @@ class _Running:
     task: asyncio.Task[tuple[list[RowGroupArrays], int]]
 
 
-async def _measured(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
+async def _read_and_measure(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
     found = await job.read(job.batch.row_groups)
 
     def size() -> int:
@@ -265,7 +265,7 @@ async def _measured(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
     return found, await off_loop(sum(len(rows.arrays) for rows in found), size)
 
 
-async def _next(jobs: Jobs) -> BatchJob | None:
+async def _next_job(jobs: Jobs) -> BatchJob | None:
     return await anext(jobs, None)
 
 

@@ -14,7 +14,7 @@ from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.filter.index_ranges import IndexPlace
-from resilient_pq.reader.filter.pruning import indexes_wanted, key_of, narrowed, worth_a_wave
+from resilient_pq.reader.filter.pruning import indexes_wanted, key_of, narrow_plan, worth_a_wave
 from resilient_pq.reader.read_plan import ReadPlan
 
 T = TypeVar("T")
@@ -38,29 +38,31 @@ class IndexReader:
 
     async def read(self, place: IndexPlace, decode_bytes: Callable[[IndexPlace, memoryview], T]) -> T:
         """Read and decode an index."""
-        data = await self._bytes(place)
+        data = await self._tail_or_fetch(place)
         if not place.complete:
             place = index_ranges.with_length(place, data)
             at_hand = place.range.size <= len(data)
-            data = data[: place.range.size] if at_hand else await self._bytes(place)
+            data = data[: place.range.size] if at_hand else await self._tail_or_fetch(place)
         try:
-            found: T = await self._in_thread(self._verified, place, data, decode_bytes)
+            found: T = await self._in_thread(self._verify_and_decode, place, data, decode_bytes)
         except ChecksumError:
             # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error.
-            again = await self._fetched(place)
-            found = await self._in_thread(self._verified, place, again, decode_bytes)
+            again = await self._fetch(place)
+            found = await self._in_thread(self._verify_and_decode, place, again, decode_bytes)
         return found
 
-    async def _bytes(self, place: IndexPlace) -> memoryview:
+    async def _tail_or_fetch(self, place: IndexPlace) -> memoryview:
         at_hand = self._at_hand(place)
-        return await self._fetched(place) if at_hand is None else at_hand
+        return await self._fetch(place) if at_hand is None else at_hand
 
-    async def _fetched(self, place: IndexPlace) -> memoryview:
+    async def _fetch(self, place: IndexPlace) -> memoryview:
         with located(place.where):
             slack = 0 if place.complete else place.range.size - 1
             return await self._objects.read_range(place.file, place.range, slack=slack)
 
-    def _verified(self, place: IndexPlace, data: memoryview, decode_bytes: Callable[[IndexPlace, memoryview], T]) -> T:
+    def _verify_and_decode(
+        self, place: IndexPlace, data: memoryview, decode_bytes: Callable[[IndexPlace, memoryview], T]
+    ) -> T:
         if self._verify:
             index_ranges.check_sum(place, data)
         return decode_bytes(place, data)
@@ -99,7 +101,9 @@ class IndexReader:
                         known[key_of(place)] = data[: whole.range.size]
                     else:
                         wanted.append(whole)
-        narrow: ReadPlan = await self._in_thread(partial(narrowed, contents, plan, known, limit, verify=self._verify))
+        narrow: ReadPlan = await self._in_thread(
+            partial(narrow_plan, contents, plan, known, limit, verify=self._verify)
+        )
         return narrow
 
     async def _wave(self, places: Sequence[IndexPlace]) -> list[tuple[IndexPlace, memoryview]]:

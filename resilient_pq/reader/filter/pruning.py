@@ -1,7 +1,7 @@
 """Pruning of a plan by indexes: which rows of its row groups may be wanted, and which pages hold them. Pure.
 
-`indexes_wanted` names the indexes that could help, and `narrowed` makes a smaller plan of their bytes. An index that is
-missing, damaged, or contradicts the footer only leaves more to read.
+`indexes_wanted` names the indexes that could help, and `narrow_plan` makes a smaller plan of their bytes. An index that
+is missing, damaged, or contradicts the footer only leaves more to read.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def indexes_wanted(contents: Contents, plan: ReadPlan, limit: int | None = None)
         if plan.filter is None and (left is None or left >= group.num_rows):
             left = None if left is None else left - group.num_rows
             continue
-        found += _of_group(contents, group, plan.filter)
+        found += _indexes_of_group(contents, group, plan.filter)
         if plan.filter is None:
             break
     return found
 
 
-def _of_group(contents: Contents, group: RowGroupRead, chosen: Filter | None) -> Iterator[IndexPlace]:
+def _indexes_of_group(contents: Contents, group: RowGroupRead, chosen: Filter | None) -> Iterator[IndexPlace]:
     def at(find: Callable[[IndexedChunk], IndexPlace | None], chunk: IndexedChunk) -> Iterator[IndexPlace]:
         with suppress(FormatError):
             place = find(chunk)
@@ -98,7 +98,7 @@ def worth_a_wave(plan: ReadPlan, missing: Sequence[IndexPlace], wave_bytes: int)
     return worth
 
 
-def narrowed(
+def narrow_plan(
     contents: Contents, plan: ReadPlan, known: Known, limit: int | None = None, *, verify: bool = True
 ) -> ReadPlan:
     """The plan without the row groups, rows and pages that indexes at hand, or a limit, rule out."""
@@ -106,15 +106,15 @@ def narrowed(
     left_out = list(plan.left_out)
     left = limit
     for group in plan.row_groups:
-        facts = _Facts(contents, group, known, verify=verify)
+        indexes = _RowGroupIndexes(contents, group, known, verify=verify)
         by, rows = "limit", _all_rows(group)
         if plan.filter is not None:
-            by, rows = facts.wanted(plan.filter)
+            by, rows = indexes.find_rows(plan.filter)
         if left is not None and (plan.filter is None or not limit):
             by, rows = "limit" if rows else by, first(rows, left)
             left -= count(rows)
         if rows or not group.num_rows:
-            groups.append(facts.only(rows))
+            groups.append(indexes.select_rows(rows))
         else:
             left_out.append(RowGroupLeftOut(group.ordinal, group.num_rows, by))
     return replace(plan, row_groups=tuple(groups), left_out=tuple(left_out))
@@ -132,7 +132,7 @@ class _Pages:
     rows: tuple[range, ...]
 
 
-class _Facts:
+class _RowGroupIndexes:
     """The indexes of a row group, decoded when they are needed."""
 
     def __init__(self, contents: Contents, group: RowGroupRead, known: Known, *, verify: bool) -> None:
@@ -145,7 +145,7 @@ class _Facts:
 
     # -- which rows ------------------------------------------------------------------------------
 
-    def wanted(self, chosen: Filter) -> tuple[str, Rows]:
+    def find_rows(self, chosen: Filter) -> tuple[str, Rows]:
         """The kind of index that was decisive, and the rows that may be wanted."""
         everything = _all_rows(self._group)
         alternatives = [terms for terms in chosen.any_of if all(map(self._may_be_in_chunk, terms))]
@@ -163,7 +163,7 @@ class _Facts:
     def _filter(self, term: Term) -> BloomFilter | None:
         ordinal = term.leaf.ordinal
         if ordinal not in self._filters:
-            self._filters[ordinal] = self._decoded(
+            self._filters[ordinal] = self._decode(
                 index_ranges.bloom_filter_place,
                 index_ranges.decode_filter,
                 IndexedChunk(self._contents, self._group.ordinal, term.leaf),
@@ -182,7 +182,7 @@ class _Facts:
         return rows_of(rows for known, rows in held if term.condition.may_hold(known))
 
     def _pages_of(self, chunk: IndexedChunk) -> _Pages | None:
-        columns = self._decoded(index_ranges.column_index_place, index_ranges.decode_columns, chunk)
+        columns = self._decode(index_ranges.column_index_place, index_ranges.decode_columns, chunk)
         offsets = None if columns is None else self._offsets(chunk)
         if columns is None or offsets is None:
             return None
@@ -193,15 +193,15 @@ class _Facts:
 
     # -- which pages -----------------------------------------------------------------------------
 
-    def only(self, rows: Rows) -> RowGroupRead:
+    def select_rows(self, rows: Rows) -> RowGroupRead:
         """The row group with only so much of it as holds some rows."""
         group = self._group
         if rows == _all_rows(group) or not rows:
             return group
-        columns = tuple(tuple(self._selected(chunk, rows) for chunk in chunks) for chunks in group.columns)
+        columns = tuple(tuple(self._select_pages(chunk, rows) for chunk in chunks) for chunks in group.columns)
         return replace(group, columns=columns, rows=rows)
 
-    def _selected(self, chunk: ChunkRead, rows: Rows) -> ChunkRead:
+    def _select_pages(self, chunk: ChunkRead, rows: Rows) -> ChunkRead:
         offsets = self._offsets(IndexedChunk(self._contents, self._group.ordinal, chunk.leaf))
         if offsets is None:
             return chunk
@@ -222,12 +222,12 @@ class _Facts:
     # -- decoded indexes -------------------------------------------------------------------------
 
     def _offsets(self, chunk: IndexedChunk) -> OffsetIndex | None:
-        return self._decoded(index_ranges.offset_index_place, index_ranges.decode_offsets, chunk)
+        return self._decode(index_ranges.offset_index_place, index_ranges.decode_offsets, chunk)
 
     def _page_sums(self, chunk: IndexedChunk) -> PageSums | None:
-        return self._decoded(index_ranges.offset_index_place, index_ranges.decode_page_sums, chunk)
+        return self._decode(index_ranges.offset_index_place, index_ranges.decode_page_sums, chunk)
 
-    def _decoded(
+    def _decode(
         self,
         find: Callable[[IndexedChunk], IndexPlace | None],
         decode: Callable[[IndexPlace, memoryview], T],
