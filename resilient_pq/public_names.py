@@ -62,12 +62,12 @@ from resilient_pq.reader.contents import FileState as FileState
 from resilient_pq.reader.contents import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.reader.file import File as File
 from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter as ColumnBloomFilter
-from resilient_pq.reader.growing_file import FollowOptions as FollowOptions
 from resilient_pq.reader.opening import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.reader.plan_display import PlannedChunk as PlannedChunk
 from resilient_pq.reader.plan_display import PlannedRead as PlannedRead
 from resilient_pq.reader.plan_display import PlannedRequest as PlannedRequest
 from resilient_pq.reader.plan_display import PlannedRowGroup as PlannedRowGroup
+from resilient_pq.reader.read_options import FollowOptions as FollowOptions
 from resilient_pq.reader.read_options import ReadOptions as ReadOptions
 from resilient_pq.reader.row_dicts import Records as Records
 from resilient_pq.reader.streaming import Batches as Batches

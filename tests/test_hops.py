@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
-    "read": (36, 190),
+    "read": (36, 187),
     "write": (54, 332),
     "read with a filter": (52, 302),
     "recover": (70, 415),

@@ -1,1 +1,1 @@
-"""What is left of damaged pages and column chunks, for the reader and for recoveries alike. Sans-io."""
+"""Salvage of damaged pages and column chunks, for the reader and for recoveries. Sans-io."""

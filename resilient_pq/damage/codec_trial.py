@@ -31,15 +31,9 @@ _MOST_LZO = 1 << 20
 
 
 def codecs_of(page: Page, likely: CompressionCodec | None = None) -> Iterator[CompressionCodec]:
-    """The codecs that turn a page's body into exactly as many bytes as its header says, most likely first.
-
-    UNCOMPRESSED is among them wherever both sizes are the same. Data that decompress to their own size have hardly a
-    codec's mark by chance, so it comes behind codecs that have one, and behind that of the pages before.
-
-    Args:
-        page: The page; the caller has seen to it that there may be room for `uncompressed_page_size` bytes.
-        likely: The codec of other pages around.
-    """
+    """The codecs that turn a page's body into exactly as many bytes as its header says, most likely first."""
+    # Data that decompress to their own size hardly have a codec's mark by chance: UNCOMPRESSED comes after codecs that
+    # have one, and after the likely codec.
     body, size = compressed_part(page)
     first = [codec for codec in TRIED if codec is likely or codec in _MARKS]
     if len(body):

@@ -1,8 +1,8 @@
-"""Whether the bytes of a row group lie elsewhere than its footer says, where no checksum of a chunk tells.
+"""Row groups whose bytes lie elsewhere than the footer says, where no chunk has a checksum.
 
-Pages that were moved along by bytes that are too many or missing may by chance fit a chunk: they are as large as those
-that were there, and their CRC32s hold. What tells is beside them: pages that go on behind the end of their chunk, or
-that are whole and of something else.
+Pages that were shifted by inserted or missing bytes may by chance fit a chunk: they are as large as those that were
+there, and their CRC32s hold. Other pages show it: those that cross the end of their chunk, or that are whole and of
+another column.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ Read = Callable[[ChunkRead, ByteRange], Awaitable[memoryview | None]]
 
 
 async def goes_beyond(chunks: Sequence[SalvagedChunk | None], read: Read) -> bool:
-    """Whether a page that is whole begins in one of some chunks, and ends behind it.
-
-    Args:
-        chunks: What is left of them.
-        read: Reads bytes that may lie behind a chunk; None where there are none.
-    """
+    """Whether a page that is whole begins in one of some chunks, and ends behind it."""
     for left in chunks:
         if left is None or not left.pages or not is_adrift(left.chunk):
             continue
@@ -61,25 +56,17 @@ def is_adrift(chunk: ChunkRead) -> bool:
 
 
 def is_displaced(chunks: Sequence[SalvagedChunk | None], *, beyond: bool) -> bool:
-    """Whether something else lies where the chunks of a row group should be.
-
-    It may be that the footer was changed in what it says of the values of one chunk. Nothing tells, and by moving along
-    too much or too little more chunks than one become others.
-
-    Args:
-        chunks: What is left of them.
-        beyond: Whether a page goes beyond the end of one.
-    """
+    """Whether something else lies where the chunks of a row group should be."""
     return beyond or any(left is not None and left.is_misplaced for left in chunks)
 
 
 def without_displaced(chunks: Sequence[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
-    """What is left of chunks when nothing is believed that only its own bytes tell."""
-    return [left if left is None or _is_proven(left) else lost(left) for left in chunks]
+    """The chunks, without pages whose place only their own bytes show."""
+    return [left if left is None or _is_proven(left) else _without_pages(left) for left in chunks]
 
 
-def lost(left: SalvagedChunk) -> SalvagedChunk:
-    """A chunk of which nothing is believed."""
+def _without_pages(left: SalvagedChunk) -> SalvagedChunk:
+    """A chunk with all of its pages lost."""
     fates = (fate if fate.page is None else fate.lost(MISPLACED) for fate in left.pages)
     return replace(left, pages=tuple(fates), runs=())
 

@@ -1,10 +1,10 @@
-"""Whether a page's header says of its body what the body is, to the byte.
+"""Checks of a page header against the body of its page, to the byte.
 
-The CRC32 of a page covers its body alone. Of a header for which nothing vouches, what it says is held against a body
-that is whole: levels and values of exactly as many entries, which together take all of its bytes.
+The CRC32 of a page covers its body alone. A header that no checksum covers is compared with a body that is whole:
+levels and values must be exactly as many as its counts, and take all bytes of the body.
 
-One change is not seen: of a count within the padding of a last bit-packed group. The rows of the chunk contradict it,
-and as nothing tells which page it was, all of them are lost.
+One change is not found: of a count within the padding of the last bit-packed group. The row count of the chunk
+contradicts it, and as it is not known which page it was, all pages are lost.
 """
 
 from __future__ import annotations
@@ -24,32 +24,20 @@ from resilient_pq.format.physical_values import fixed_width, room_for
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
-#: What writers say of levels that a column does not have, and that nobody reads.
+#: The encodings that writers name for levels that a column does not have.
 _LEVEL_ENCODINGS: Final = (Encoding.RLE, Encoding.BIT_PACKED)
 _DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
 
 
 def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], quirks: Quirks = NO_QUIRKS) -> None:
-    """Refuse a page whose header was changed, as far as its body tells; the CRC32 of the body holds.
-
-    Args:
-        page: A dictionary page, or a data page of either version.
-        leaf: Its column.
-        codec: How it is compressed.
-        encodings: Those of its chunk.
-        quirks: What its writer is known to get wrong.
-
-    Raises:
-        FormatError: The header says something else than the body.
-        UnsupportedError: The page uses what this version does not read.
-    """
+    """Refuse a page, whose CRC32 holds, with a header that contradicts its body."""
     if compact_protocol.encode(page.header) != bytes(page.header_bytes):
         raise FormatError("its header has other bytes than what it says would have")
     try:
         if page.header.type == PageType.DICTIONARY_PAGE:
             _check_dictionary(page, leaf.node, codec, encodings)
         elif page.data_header is not None:
-            _check_said(page, leaf, encodings)
+            _check_header(page, page.data_header, leaf, encodings)
             _check_data(page, open_data_page(page, leaf, codec, quirks), leaf)
         else:
             raise FormatError("its header says that it is a page of another kind than any that writers make")
@@ -66,26 +54,32 @@ def _check_dictionary(page: Page, node: Primitive, codec: int, encodings: Sequen
     _check_values(Encoding.PLAIN, node, body, header.num_values)
 
 
-def _check_said(page: Page, leaf: Leaf, encodings: Sequence[int]) -> None:
-    """Compare what a header says besides counts with what its chunk says, and with itself."""
-    match page.data_header:
-        case DataPageHeader() as v1:
-            needless = [v1.repetition_level_encoding] if not leaf.max_repetition_level else []
-            needless += [v1.definition_level_encoding] if not leaf.max_definition_level else []
-            if any(encoding not in _LEVEL_ENCODINGS for encoding in needless):
-                raise FormatError("its header names encodings that no levels have")
-        case DataPageHeaderV2() as v2:
-            first, second = v2.repetition_levels_byte_length, v2.definition_levels_byte_length
-            if (first and not leaf.max_repetition_level) or (second and not leaf.max_definition_level):
-                raise FormatError("its header tells of levels that the column does not have")
-            levels = first + second
-            whole = len(page.body) == page.header.uncompressed_page_size
-            if v2.is_compressed is False and not whole:
-                raise FormatError(f"a page that is not compressed has {len(page.body) - levels} bytes of values")
-            if not leaf.max_repetition_level and v2.num_rows != v2.num_values:
-                raise FormatError("its header counts other rows than entries of a column without lists")
-    if page.data_header is not None and page.data_header.encoding not in encodings:
+def _check_header(page: Page, header: DataPageHeader | DataPageHeaderV2, leaf: Leaf, encodings: Sequence[int]) -> None:
+    """Compare the fields of a header, except counts, with its chunk and with each other."""
+    if isinstance(header, DataPageHeader):
+        _check_header_v1(header, leaf)
+    else:
+        _check_header_v2(page, header, leaf)
+    if header.encoding not in encodings:
         raise FormatError("its header names encodings that the chunk does not have")
+
+
+def _check_header_v1(header: DataPageHeader, leaf: Leaf) -> None:
+    needless = [header.repetition_level_encoding] if not leaf.max_repetition_level else []
+    needless += [header.definition_level_encoding] if not leaf.max_definition_level else []
+    if any(encoding not in _LEVEL_ENCODINGS for encoding in needless):
+        raise FormatError("its header names encodings that no levels have")
+
+
+def _check_header_v2(page: Page, header: DataPageHeaderV2, leaf: Leaf) -> None:
+    repetition, definition = header.repetition_levels_byte_length, header.definition_levels_byte_length
+    if (repetition and not leaf.max_repetition_level) or (definition and not leaf.max_definition_level):
+        raise FormatError("its header tells of levels that the column does not have")
+    if header.is_compressed is False and len(page.body) != page.header.uncompressed_page_size:
+        values_size = len(page.body) - repetition - definition
+        raise FormatError(f"a page that is not compressed has {values_size} bytes of values")
+    if not leaf.max_repetition_level and header.num_rows != header.num_values:
+        raise FormatError("its header counts other rows than entries of a column without lists")
 
 
 def _check_data(page: Page, data: DataPage, leaf: Leaf) -> None:
@@ -105,11 +99,7 @@ def _check_data(page: Page, data: DataPage, leaf: Leaf) -> None:
 
 
 def _levels_equal(encoded: EncodedLevels, maximum: int, count: int, level: int) -> int:
-    """How many of exactly `count` levels are a certain one.
-
-    Raises:
-        EncodingError: They do not decode, or are not as many.
-    """
+    """How many of exactly `count` levels are a certain one."""
     if encoded.encoding is Encoding.RLE and not rle.ends_with(encoded.data, rle.bit_width(maximum), count):
         raise EncodingError(f"its levels are not {count:,}")
     levels = np.empty(count, np.uint8)
@@ -118,11 +108,7 @@ def _levels_equal(encoded: EncodedLevels, maximum: int, count: int, level: int) 
 
 
 def _check_values(encoding: int, node: Primitive, data: memoryview, count: int) -> None:
-    """Refuse values that do not end where their bytes do.
-
-    Raises:
-        EncodingError: They do not.
-    """
+    """Refuse values that do not end where their bytes do."""
     if not _take_all(encoding, node, data, count):
         raise EncodingError(f"its {len(data):,} bytes of values are not those of {count:,}")
 
@@ -149,12 +135,7 @@ def _take_all(encoding: int, node: Primitive, data: memoryview, count: int) -> b
 
 
 def _decode(encoding: int, node: Primitive, data: memoryview, count: int) -> None:
-    """Decode values that begin with their own number.
-
-    Raises:
-        EncodingError: They do not decode, or are not as many.
-        UnsupportedError: This version does not know the encoding, or it may not hold this type.
-    """
+    """Decode values that begin with their own number."""
     known = encoding_for(encoding, node.physical_type)
     if node.physical_type is Type.BYTE_ARRAY and known.decode_byte_arrays is not None:
         known.decode_byte_arrays(data, np.empty(count, np.int32))

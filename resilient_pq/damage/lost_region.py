@@ -1,4 +1,4 @@
-"""What of a damaged file is lost, as data: for readers that go on without it, and for recoveries. Pure."""
+"""The lost regions of a damaged file, for readers that skip them and for recoveries. Pure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def place_to_json(where: Where) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RemainingRowGroup:
-    """What is left of a row group, as far as it takes to say what is lost.
+    """The pages and rows that remain of a row group.
 
     Attributes:
         ordinal: Its number in the file.
@@ -95,13 +95,7 @@ class RemainingRowGroup:
 
 
 def lost_regions(leaves: Sequence[Leaf], left: RemainingRowGroup, choice: RowChoice) -> Iterator[LostRegion]:
-    """The pages that cost rows, or values; what several of them cost counts once, with the first.
-
-    Args:
-        leaves: The columns wanted.
-        left: What is left of them.
-        choice: Which rows are kept.
-    """
+    """The lost pages that cost rows or values; a row that several of them cost counts once, with the first."""
     missing = ~choice.keep
     for leaf in leaves:
         where = Where(row_group=left.ordinal, column=leaf.column_path)
@@ -136,10 +130,7 @@ def _count(rows: Mask | None) -> int:
 
 
 def _take(rows: Mask, fate: PageFate, present: Mask | None) -> int:
-    """How many of some rows a lost page holds; they are taken out of `rows`.
-
-    Of a page whose rows cannot be told, all that its chunk lost are.
-    """
+    """How many of some rows a lost page holds; they are taken out of `rows`."""
     if fate.is_dictionary or fate.first_row is None or fate.num_rows is None:
         taken = rows if present is None else rows & ~present
         count = int(np.count_nonzero(taken))

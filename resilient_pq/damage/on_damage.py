@@ -1,4 +1,4 @@
-"""What is done with rows of which a value is lost. Pure.
+"""The policy for rows of which a value is lost. Pure.
 
 Columns lose different rows, since their pages hold different numbers of them. A row is kept where all columns have it;
 or where those that lost it may be null, and then they are.
@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 
 class OnDamage(StrEnum):
-    """What is done with rows of which a value is lost."""
+    """The policy for rows of which a value is lost."""
 
     RAISE = "raise"
     """Nothing: the damage is an error."""
@@ -39,11 +39,7 @@ class OnDamage(StrEnum):
 
     @classmethod
     def named(cls, name: str, among: Sequence[OnDamage]) -> OnDamage:
-        """The one of a name.
-
-        Raises:
-            SchemaError: It is not one of `among`.
-        """
+        """The member of a name; a SchemaError where it is not `among` those allowed."""
         if name not in list(among):
             raise SchemaError(f"on_damage is {name!r}", hint=f"one of: {', '.join(among)}")
         return cls(name)
@@ -104,17 +100,9 @@ def choose_rows(
     *,
     keep_empty: bool = False,
 ) -> RowChoice:
-    """The rows of a row group to keep.
-
-    Args:
-        columns: The columns wanted.
-        present: For each leaf that lost rows, by its ordinal, whether each row's value is left; the others have all.
-        num_rows: Rows of the row group.
-        on_damage: DROP; NULL; or COLUMNS, where a row is kept that any column has, and `nulled` says which do not.
-        keep_empty: Whether NULL keeps rows of which nothing is left, where all columns may be null. Then those of
-            other columns of the file stay beside them.
-    """
+    """The rows of a row group to keep, where `present` says for each leaf that lost rows which of them are left."""
     keep = np.ones(num_rows, np.bool_)
+    # With `keep_empty` rows stay of which nothing is left: other columns of the file stay beside them.
     anything = np.full(num_rows, keep_empty, np.bool_)
     lost: dict[int, Mask] = {}
     for column in columns:
@@ -133,16 +121,7 @@ def choose_rows(
 
 
 def rows_kept(leaf: Leaf, runs: Sequence[RowRun], choice: RowChoice) -> list[LeafData]:
-    """The rows of a leaf that are kept, in order, in pieces; nulls where it gets them.
-
-    Args:
-        leaf: The column.
-        runs: What is left of it; all rows that are kept and not nulled are in them.
-        choice: Which rows.
-
-    Raises:
-        FormatError: What was found when they were chosen is not there: the file is read twice, and may have changed.
-    """
+    """The rows of a leaf that are kept, in order, in pieces; nulls where it gets them."""
     nulled = choice.nulled.get(leaf.ordinal)
     what = choice.keep.astype(np.int8)
     if nulled is not None:

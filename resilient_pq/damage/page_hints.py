@@ -1,4 +1,4 @@
-"""What is known of the pages of a chunk besides what stands in the chunk: copies, indexes, what carving found. Pure."""
+"""Hints about the pages of a chunk from outside of it: from records, from indexes, and from carving. Pure."""
 
 from __future__ import annotations
 
@@ -64,15 +64,7 @@ class PageHints:
 
     @classmethod
     def of_index(cls, index: OffsetIndex, sums: PageSums | None = None) -> PageHints:
-        """The data pages as an OffsetIndex has them; a dictionary page before them is not in it.
-
-        Args:
-            index: It.
-            sums: Of all pages, as they stand in it.
-
-        Raises:
-            FormatError: They overlap.
-        """
+        """The data pages of an OffsetIndex, which does not name the dictionary page before them."""
         pages = _in_order(index)
         dictionaries = -1 if sums is None else len(sums) - len(pages)
         if sums is not None and dictionaries in (0, 1):
@@ -81,15 +73,7 @@ class PageHints:
 
     @classmethod
     def of_copies(cls, copies: ChunkCopies, start: int) -> PageHints:
-        """The pages as the record of a row group has them.
-
-        Args:
-            copies: What it keeps of the chunk.
-            start: Absolute offset of the chunk's first byte.
-
-        Raises:
-            FormatError: The copies contradict each other.
-        """
+        """The pages of a chunk, which begins at `start`, from the record of its row group."""
         indexed = () if copies.offset_index is None else _in_order(copies.offset_index)
         rows = {page.offset: page.first_row for page in indexed}
         pages: list[PageHint] = []
@@ -112,11 +96,7 @@ class PageHints:
 
 
 def _in_order(index: OffsetIndex) -> tuple[PageHint, ...]:
-    """The pages of an index, one behind the other.
-
-    Raises:
-        FormatError: They are not.
-    """
+    """The pages of an index; a FormatError where they overlap."""
     pages, end, row = [], 0, 0
     for place in index.page_locations:
         if place.offset < end or place.compressed_page_size <= 0 or place.first_row_index < row:
@@ -139,12 +119,7 @@ def record_place(metadata: ColumnMetaData) -> ByteRange | None:
 
 
 def record_of_row_group(data: memoryview, place: ByteRange) -> RowGroupRecord | None:
-    """The record of a row group; None where its bytes are damaged, or those of something else.
-
-    Args:
-        data: Its bytes.
-        place: Where they lie.
-    """
+    """The record of a row group; None where its bytes are damaged, or those of something else."""
     header, payload = parse_header(data), data[HEADER_SIZE:]
     if header is None or header.kind != RecordKind.ROW_GROUP or header.offset != place.start:
         return None
@@ -158,27 +133,19 @@ def record_of_row_group(data: memoryview, place: ByteRange) -> RowGroupRecord | 
 
 
 def pages_by_record(record: RowGroupRecord, chunk: ChunkRead) -> PageHints | None:
-    """What the record of a row group knows of a chunk's pages; None where it contradicts itself, or the footer.
-
-    It does the latter where it is of another file, or of a time when this one went on otherwise.
-    """
+    """The hints that the record of a row group has for a chunk; None where it contradicts itself, or the footer."""
     copies = record.chunks[chunk.leaf.ordinal]
     try:
         sums = ChunkSums.of(chunk.metadata)
         if sums is not None and sums.chunk not in (None, unsigned(copies.crc32)):
-            return None
+            return None  # the record is of another file, or of a version of this one that went on otherwise
         return PageHints.of_copies(copies, chunk.range.start)
     except FormatError:
         return None
 
 
 def pages_by_index(data: memoryview, chunk: ChunkRead) -> PageHints | None:
-    """What an OffsetIndex knows of a chunk's pages; None where it is damaged, or knows nothing.
-
-    Args:
-        data: The index as stored.
-        chunk: Whose it is.
-    """
+    """The hints that a stored OffsetIndex has for a chunk; None where it is damaged, or has none."""
     sums = ChunkSums.of(chunk.metadata)
     if sums is not None and sums.offset_index not in (None, crc32(data)):
         return None

@@ -3,7 +3,7 @@
 A page header begins with its type and its two sizes, small integers in ascending fields, and every writer known
 writes them so (parquet.thrift, PageHeader, in the compact protocol). Random bytes have this shape once in 10^14
 places; bytes that somebody chose may have it anywhere, as those of a Parquet file in a column do. So a header is
-believed only where something else holds as well (`Proof`). The bytes of a page that is believed are not searched.
+accepted only where something else holds as well (`Proof`). The bytes of a page that is accepted are not searched.
 
 `finding_pages` is a generator that asks for ranges of bytes, forwards and a few MiB at a time, and is sent them;
 `pages_in` searches bytes that are at hand.
@@ -19,24 +19,21 @@ from typing import Any
 
 from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.damage.codec_trial import codecs_of
+from resilient_pq.damage.page_header_checks import LIMITS, SearchLimits, header_at
 from resilient_pq.errors import FormatError, ThriftError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnIndex,
     ColumnMetaData,
-    DataPageHeader,
-    DataPageHeaderV2,
-    Encoding,
     FileMetaData,
     OffsetIndex,
     PageHeader,
-    PageType,
 )
 from resilient_pq.format.footer import MAGIC
-from resilient_pq.format.pages.page import Page, read_header
+from resilient_pq.format.pages.page import Page
 from resilient_pq.format.resilience_records import RECORD_MAGIC
-from resilient_pq.units import KiB, MiB
+from resilient_pq.units import MiB
 
 #: Type, sizes, a CRC32 perhaps, and the first field of what the type has for a header. 61,747 pages of eleven
 #: writers were looked at, from parquet-mr 1.0 on, and all headers begin so.
@@ -48,9 +45,7 @@ _SHAPE = re.compile(
 )
 #: The longest match of it.
 _LONGEST_SHAPE = 22
-_VALUE_ENCODINGS = frozenset(Encoding) - {Encoding.BIT_PACKED}
-_DICTIONARY_PAGE_ENCODINGS = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
-#: What stands between the pages of a file besides pages, and is found without a footer: magics, and structs. Impala,
+#: Magics and structs that may lie between the pages of a file, and are found without a footer. Impala,
 #: and parquet-cpp at first, put a copy of its metadata behind each chunk.
 _MARKS = (MAGIC, RECORD_MAGIC)
 #: By the first byte: what fields they begin with.
@@ -59,43 +54,12 @@ _STRUCTS: dict[int, tuple[type[ColumnChunk | ColumnMetaData | FileMetaData | Off
     0x19: (OffsetIndex, ColumnIndex),
     0x26: (ColumnChunk,),
 }
-#: How much a page may grow by compression: half of it and some. Codecs promise far less.
-_GROWTH = 1024
 
 Asking = Generator[range, memoryview, None]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchLimits:
-    """What is believed of a page, and what a search may cost.
-
-    Attributes:
-        max_header: Bytes of a header at most; the largest in real files have 5 KB.
-        max_body: Bytes of a body at most.
-        max_uncompressed: Bytes of a body before compression at most.
-        max_ratio: How many times its size a body of more than a MiB may have had before compression.
-        max_values: Values of a page at most.
-        max_pages: Pages at most; a search that finds more is given up.
-        work_per_byte: How many bytes may be read again, for each byte that there is, where headers turn out to be
-            none, before the search is given up.
-        free_work: Bytes that may always be read again, however few there are.
-    """
-
-    max_header: int = 64 * KiB
-    max_body: int = 1024 * MiB
-    max_uncompressed: int = 1024 * MiB
-    max_ratio: int = 1 << 16
-    max_values: int = 1 << 28
-    max_pages: int = 1 << 20
-    work_per_byte: int = 8
-    free_work: int = 1024 * MiB
-
-
-LIMITS = SearchLimits()
-
-
 class Proof(StrEnum):
-    """Why a page is believed to be one, the strongest that holds."""
+    """Why a header is accepted as that of a page, the strongest reason that holds."""
 
     CRC = "crc"
     """The CRC32 in its header is that of its body."""
@@ -111,13 +75,13 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FoundPage:
-    """A page, and why it is believed to be one.
+    """A page, and why it is accepted.
 
     Attributes:
         offset: Absolute offset of its header.
         header: The header.
         header_size: Bytes of the header.
-        proof: Why it is believed.
+        proof: Why it is accepted.
         crc_holds: Whether its CRC32 is that of its body; None where the header has none.
     """
 
@@ -138,15 +102,6 @@ class FoundPage:
         return self.offset + self.header_size + self.header.compressed_page_size
 
 
-def header_at(data: memoryview, offset: int, limits: SearchLimits = LIMITS) -> tuple[PageHeader, int] | None:
-    """The page header at `offset` of `data` and where it ends, if there is one that can be true; None otherwise."""
-    try:
-        header, end = read_header(data[offset : offset + limits.max_header], 0)
-    except ThriftError:
-        return None
-    return (header, offset + end) if plausible(header, limits) else None
-
-
 def metadata_end(data: memoryview) -> int | None:
     """Where metadata that may stand between pages end, when `data` begins with them: a chunk's, an index, a footer."""
     for struct in _STRUCTS.get(data[0], ()) if len(data) else ():
@@ -160,64 +115,8 @@ def metadata_end(data: memoryview) -> int | None:
     return None
 
 
-def plausible(header: PageHeader, limits: SearchLimits = LIMITS) -> bool:
-    """Whether a header says nothing that is impossible or beyond the limits."""
-    size, stored = header.uncompressed_page_size, header.compressed_page_size
-    if stored > limits.max_body or size > limits.max_uncompressed or stored > size + size // 2 + _GROWTH:
-        return False
-    if size > MiB and size > stored * limits.max_ratio:
-        return False
-    v1, v2, dictionary = header.data_page_header, header.data_page_header_v2, header.dictionary_page_header
-    match header.type:
-        case PageType.DATA_PAGE if v1 is not None and v2 is None and dictionary is None:
-            return _plausible_v1(v1, limits)
-        case PageType.DATA_PAGE_V2 if v2 is not None and v1 is None and dictionary is None:
-            return _plausible_v2(v2, limits) and _levels_size(v2) <= min(size, stored)
-        case PageType.DICTIONARY_PAGE if dictionary is not None and v1 is None and v2 is None:
-            # Values have a byte at least; but there may be one value without any.
-            return dictionary.encoding in _DICTIONARY_PAGE_ENCODINGS and dictionary.num_values <= max(size, 1)
-    return False
-
-
-def _plausible_v1(header: DataPageHeader, limits: SearchLimits) -> bool:
-    return (
-        header.num_values <= limits.max_values
-        and header.encoding in _VALUE_ENCODINGS
-        # Of columns without levels some writers name the encoding of levels at random.
-        and header.definition_level_encoding in Encoding.__members__.values()
-        and header.repetition_level_encoding in Encoding.__members__.values()
-    )
-
-
-def _plausible_v2(header: DataPageHeaderV2, limits: SearchLimits) -> bool:
-    return (
-        header.num_values <= limits.max_values
-        and 0 <= header.num_rows <= header.num_values
-        and 0 <= header.num_nulls <= header.num_values
-        and header.encoding in _VALUE_ENCODINGS
-        and header.definition_levels_byte_length >= 0
-        and header.repetition_levels_byte_length >= 0
-    )
-
-
-def _levels_size(header: DataPageHeaderV2) -> int:
-    return header.definition_levels_byte_length + header.repetition_levels_byte_length
-
-
 def pages_in(data: Any, base: int = 0, start: int | None = None, limits: SearchLimits = LIMITS) -> list[FoundPage]:
-    """All pages that can be found in bytes that are at hand, in order; they do not overlap.
-
-    This is also how to go on behind a page of a chunk whose header is destroyed.
-
-    Args:
-        data: The bytes; their end counts as a place where a page may end.
-        base: Absolute offset of the first of them.
-        start: Absolute offset to search from; None for the first byte.
-        limits: What is believed.
-
-    Raises:
-        FormatError: They cost more than the limits allow.
-    """
+    """All pages found in bytes at hand, the first of which is at offset `base`; the search begins at offset `start`."""
     view = memoryview(data)
     found: list[FoundPage] = []
     asking = finding_pages(base if start is None else start, base + len(view), found, limits)
@@ -230,20 +129,7 @@ def pages_in(data: Any, base: int = 0, start: int | None = None, limits: SearchL
 
 
 def finding_pages(start: int, end: int, found: list[FoundPage], limits: SearchLimits = LIMITS) -> Asking:
-    """Find all pages between two offsets; each is appended to `found` when it is. They do not overlap.
-
-    Args:
-        start: Absolute offset of the first byte to search.
-        end: Absolute offset after the last; it counts as a place where a page may end.
-        found: Where the pages go, in order.
-        limits: What is believed.
-
-    Yields:
-        Absolute offsets of bytes wanted; to be sent as a memoryview of all of them.
-
-    Raises:
-        FormatError: The bytes cost more than the limits allow.
-    """
+    """Find all pages between two offsets, asking for bytes; each goes to `found`. A page may end at `end`."""
     yield from _Search(start, end, found, limits).run()
 
 
@@ -257,7 +143,7 @@ class _Search:
         self._found = found
         self._limits = limits
         self._view, self._base = memoryview(b""), start
-        #: What the last header that was asked for is, and where.
+        #: The last header that was parsed, and its offset.
         self._parsed: tuple[int, tuple[PageHeader, int] | None] | None = None
         self._work = limits.work_per_byte * (end - start) + limits.free_work
 
@@ -296,7 +182,7 @@ class _Search:
         return None
 
     def _page_at(self, offset: int, behind: bool) -> Generator[range, memoryview, FoundPage | None]:
-        """The page whose header lies at `offset`, where it is believed."""
+        """The page whose header lies at `offset`, where it is accepted."""
         parsed = yield from self._header(offset)
         if parsed is None:
             return None
@@ -314,7 +200,7 @@ class _Search:
     def _proof(
         self, header: PageHeader, offset: int, body: int, end: int, behind: bool
     ) -> Generator[range, memoryview, Proof | None]:
-        """Why a header without a CRC32 that holds is believed; None where it is not."""
+        """Why a header without a CRC32 that holds is accepted; None where it is not."""
         behind = behind or (yield from self._mark_before(offset))
         if (yield from self._known_at(end)):
             return Proof.BOTH_ENDS if behind else Proof.NEXT
@@ -345,11 +231,8 @@ class _Search:
         return (yield from self._peek(at - len(MAGIC), len(MAGIC))) == MAGIC
 
     def _page_across(self, start: int, end: int) -> Generator[range, memoryview, bool]:
-        """Whether a page begins at `start` or after and goes on behind `end`, up to where something known begins.
-
-        Pages that end before are those of a file within a value.
-        """
-        at = start
+        """Whether a page begins at `start` or after and goes on behind `end`, up to where something known begins."""
+        at = start  # pages that end before belong to a file within a value
         while (candidate := (yield from self._next(at, False))) is not None and candidate[0] < end:
             at = candidate[0] + 1
             while at <= end and (parsed := (yield from self._header(at - 1))) is not None:

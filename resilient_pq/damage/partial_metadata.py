@@ -1,4 +1,4 @@
-"""File metadata of which the end is missing, or a stretch is damaged: what its front still says.
+"""File metadata of which the end is missing or a part is damaged: the fields that can still be read.
 
 Thrift writes the fields of `FileMetaData` in their order: schema, rows, row groups, and then what is known of the
 file as a whole. So of a footer that was cut the schema is the last to be lost, and every row group before the cut is
@@ -33,7 +33,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 _VARINTS = (_I16, _I32, _I64)
 _FIXED = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 _LONG_LIST = 15
-#: Elements of a list that are believed in: columns, row groups and keys of real files are far fewer, and each costs a
+#: Elements of a list at most: columns, row groups and keys of real files are far fewer, and each costs a
 #: hundred times the byte that it can be made of.
 _MOST_ELEMENTS = 1 << 20
 
@@ -51,7 +51,7 @@ class MetadataEnd(StrEnum):
 
 @dataclass(slots=True)
 class PartialMetaData:
-    """What the front of file metadata says.
+    """The front of file metadata.
 
     Attributes:
         ending: How the bytes end.
@@ -115,11 +115,7 @@ class _DamagedError(Exception):
 
 
 def begins_metadata(data: Any) -> bool:
-    """Whether bytes that have the shape of file metadata go on as these do, with the root of a schema.
-
-    Args:
-        data: The first bytes; a KiB is enough whatever the name of the root.
-    """
+    """Whether a KiB of bytes with the shape of file metadata goes on with the root of a schema."""
     view = memoryview(data)
     try:
         count, at = _list_header(view, 3)
@@ -131,16 +127,8 @@ def begins_metadata(data: Any) -> bool:
 
 
 def partial_metadata(data: Any, offset: int = 0, *, after: int = 0) -> PartialMetaData:
-    """Read as much of file metadata as there is.
-
-    Nothing is allocated for what is only said to be there, and every element of a list is checked as `thrift.decode`
-    does, so that hostile bytes cost no more than reading them.
-
-    Args:
-        data: Bytes; they may end before the metadata do, or go on after them.
-        offset: Where the metadata begin in `data`.
-        after: Number of the field that ends at `offset`; 0 for the beginning. What stands before it is not missed.
-    """
+    """Read as much of file metadata as there is, from an offset, where field number `after` ends."""
+    # Nothing is allocated by a count alone, and each element is checked: hostile bytes cost no more than reading them.
     view = memoryview(data)
     found = PartialMetaData(end=offset)
     number, at = after, offset
@@ -263,15 +251,7 @@ def _list_header(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _skip(view: memoryview, at: int, kind: int, depth: int, *, inside: bool) -> int:
-    """The offset after a value, telling apart bytes that end too early and bytes that are wrong.
-
-    Args:
-        view: The bytes.
-        at: Where the value begins.
-        kind: Its wire type.
-        depth: How many levels deep it may be.
-        inside: Whether it stands in a list or a map, where a bool takes a byte.
-    """
+    """The offset after a value of a wire type; a bool takes a byte only `inside` of a list or a map."""
     if kind in (_TRUE, _FALSE) and not inside:
         return at
     if kind in _VARINTS:
@@ -285,6 +265,11 @@ def _skip(view: memoryview, at: int, kind: int, depth: int, *, inside: bool) -> 
         raise _DamagedError
     if kind == _STRUCT:
         return _skip_struct(view, at, depth)
+    return _skip_elements(view, at, kind, depth)
+
+
+def _skip_elements(view: memoryview, at: int, kind: int, depth: int) -> int:
+    """The offset after a list, a set or a map."""
     if kind in (_LIST, _SET):
         header = _byte(view, at)
         count, at = (header >> 4, at + 1) if header >> 4 != _LONG_LIST else _varint(view, at + 1)

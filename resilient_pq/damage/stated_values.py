@@ -1,7 +1,7 @@
-"""What a file says of the values of a column chunk, as evidence where no checksum vouches for them. Pure.
+"""The statistics and indexes of a column chunk, as evidence for values that no checksum covers. Pure.
 
-Statistics and indexes were written by whoever wrote the values. Where values contradict them, one of both was changed;
-and where they may be believed at all (`format.indexes.trusted_bounds`), it is not known to be they.
+Statistics and indexes were written together with the values. Where trusted ones (`format.indexes.trusted_bounds`)
+contradict the values, one of both was changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resilient_pq.format.physical_values import LeafData
 
 @dataclass(frozen=True, slots=True)
 class StatedPage:
-    """What a page index says of a data page.
+    """A data page as a page index describes it.
 
     Attributes:
         place: Where it lies.
@@ -37,7 +37,7 @@ class StatedPage:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What is said of the values of a chunk.
+    """The statistics and the page index of a chunk.
 
     Attributes:
         chunk: Whose they are.
@@ -50,18 +50,13 @@ class Stated:
     pages: tuple[StatedPage, ...] = ()
 
     def agrees(self, data: LeafData, first_row: int | None) -> bool:
-        """Whether some rows of the chunk agree with it.
-
-        Args:
-            data: The rows.
-            first_row: The number of the first of them in the row group; None where that is not known.
-        """
+        """Whether some rows of the chunk agree with it."""
         if not within(self.values, self.chunk.leaf, data):
             return False
         return first_row is None or next(self.contradicting(data, first_row), None) is None
 
     def contradicting(self, data: LeafData, first_row: int = 0) -> Iterator[StatedPage]:
-        """The pages whose values are among some rows, all of them, and are not what an index says."""
+        """The pages that lie wholly within some rows and whose values contradict the index."""
         for page in self.pages:
             start, end = page.rows.start - first_row, page.rows.stop - first_row
             if 0 <= start < end <= data.num_rows:
@@ -73,14 +68,7 @@ class Stated:
 def stated_of(
     file: FileMetaData, chunk: ChunkRead, columns: memoryview | None = None, offsets: memoryview | None = None
 ) -> Stated:
-    """What a file says of the values of a chunk, as far as it can be believed.
-
-    Args:
-        file: The metadata in its footer.
-        chunk: Which chunk.
-        columns: Its ColumnIndex as stored; None where there is none.
-        offsets: Its OffsetIndex.
-    """
+    """The trusted statistics of a chunk and, from its stored ColumnIndex and OffsetIndex, of its pages."""
     values = chunk_statistics(file, chunk.leaf, chunk.metadata)
     if columns is None or offsets is None:
         return Stated(chunk, values)

@@ -22,7 +22,7 @@ from resilient_pq.dask.task_events import is_set
 from resilient_pq.errors import AlreadyExistsError
 from resilient_pq.io import WRITING, FetchCounters, WriteStore, resolve
 from resilient_pq.loop_portal import portal
-from resilient_pq.reader.reading import read_contents
+from resilient_pq.reader.opening import read_contents
 from resilient_pq.writer.creation import new_file
 from resilient_pq.writer.write_options import EncoderOptions
 

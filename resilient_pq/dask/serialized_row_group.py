@@ -90,7 +90,7 @@ class SerializedRowGroup:
         # A footer has a chunk for each leaf; of those that nobody wants nothing is said.
         columns = [column if i in leaves else ColumnChunk() for i, column in enumerate(whole.columns)]
         names = dict.fromkeys(data_file(column.file_path or None) for column in columns)
-        pinned = tuple((name, file.objects.pinned[name]) for name in names if name is not None)
+        pinned = tuple((name, file.objects.data_files.pinned[name]) for name in names if name is not None)
         return cls(shipped, ordinal, compact_protocol.encode(replace(whole, columns=columns)), pinned)
 
     def opened(self, store: ReadStore, key: str, how: ReadSettings) -> File:
@@ -105,7 +105,7 @@ class SerializedRowGroup:
             counters=FetchCounters(),
             owns_store=False,
         )
-        file.objects.keep_to(dict(self.data_files))
+        file.objects.data_files.keep_to(dict(self.data_files))
         return file
 
     def _contents(self) -> Contents:

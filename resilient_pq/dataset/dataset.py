@@ -28,7 +28,7 @@ from resilient_pq.reader.file import File
 from resilient_pq.reader.opening import Opening, open_file, warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, ReadSettings
-from resilient_pq.reader.read_plan import Filters, RowGroupRead, Strings
+from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
@@ -203,7 +203,7 @@ class Dataset:
             wishes = self.folders.narrowed(filters)
         # What the first file would be asked for tells the types, wanted or not.
         asked = None if wishes[0] is None else wishes[0].filters
-        first, _ = self.files[0].jobs(own, None, strings, filters=asked, limit=limit)
+        first, _ = self.files[0].jobs(ReadQuery(own, None, asked, limit, strings))
         field = as_agreed(first(), self._field)
         names = [child.name for child in self._field.children] if own is None else own
         together = None if self.folders is None or chosen is None else Together(self.folders, field, chosen)
@@ -216,14 +216,14 @@ class Dataset:
                 same_order = own is None and file.schema.names == self.files[0].schema.names
                 try:
                     wanted = None if same_order else names
-                    _, following = file.jobs(wanted, None, strings, filters=wish.filters, limit=limit)
+                    _, following = file.jobs(ReadQuery(wanted, None, wish.filters, limit, strings))
                 except ResilientPQError as error:
                     yield BatchJob(ReadBatch(()), _failing(error))
                 else:
                     async with aclosing(following):
                         async for job in following:
                             yield (
-                                job if together is None else BatchJob(job.portion, together.reading(position, job.read))
+                                job if together is None else BatchJob(job.batch, together.reading(position, job.read))
                             )
 
         return field if together is None else together.field, all_jobs()

@@ -35,7 +35,7 @@ from resilient_pq.io import (
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.upload.lease import taken_over, told_of_loss
 from resilient_pq.reader.contents import FileState
-from resilient_pq.reader.reading import read_contents
+from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES
 from resilient_pq.recovery.resume.resume_file import resume
 from resilient_pq.recovery.resume.resume_upload import completed_upload, parts_or_aborted

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import cached_property
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where, located
+from resilient_pq.errors import located
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import (
     FetchCounters,
@@ -17,14 +18,12 @@ from resilient_pq.io import (
     ObjectTail,
     OpenObject,
     ReadStore,
-    counting,
     fetch_groups,
     fetch_places,
 )
-from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.data_file import writing_again
+from resilient_pq.reader.pinned_files import PinnedFiles
 from resilient_pq.units import KiB
 
 #: Small chunks that arrive together are given together up to this size: to hand one to a thread takes as long as to
@@ -34,9 +33,6 @@ _TOGETHER = 256 * KiB
 
 class ChunkObjects:
     """The file itself, and the data files that it names when it is a summary.
-
-    A data file is pinned to the version that is there when the first of its chunks is wanted, with one question
-    (HEAD) for its size and version; the questions for several files go out side by side.
 
     Attributes:
         contents: The footer that names them.
@@ -53,7 +49,7 @@ class ChunkObjects:
         requests: asyncio.Semaphore | None = None,
         tail: ObjectTail | None = None,
     ) -> None:
-        """Nothing is asked before a chunk is wanted.
+        """Send no request yet.
 
         Args:
             store: Where the file is; data files are in the same store.
@@ -61,7 +57,7 @@ class ChunkObjects:
             contents: Its footer.
             options: How many requests and bytes may be under way, over all objects.
             counters: Added to.
-            requests: What bounds the requests under way, where other files have a share in it.
+            requests: Limits the requests under way where other files share the limit.
             tail: The last bytes of the file itself, as far as they are at hand: chunks in them are not fetched.
         """
         self._tail = tail
@@ -72,16 +68,14 @@ class ChunkObjects:
         self._counters = counters
         # Several reads go on at one time, each a wave by itself: of requests they have so many together.
         self._requests = requests or asyncio.Semaphore(options.max_requests)
-        self._pinned: dict[str, ObjectInfo] = {}
-        self._pinning = asyncio.Lock()
 
     @property
     def opener(self) -> Callable[[ObjectInfo], OpenObject] | None:
-        """What opens one of the objects to be read from threads; None where the store needs the event loop."""
+        """Opens one of the objects for reading in threads; None where the store needs the event loop."""
         return self._store.opener
 
     def count(self, counters: FetchCounters) -> None:
-        """Add what reading from threads cost."""
+        """Add the requests and bytes of reading in threads."""
         self._counters.requests += counters.requests
         self._counters.bytes += counters.bytes
         self._counters.useful_bytes += counters.useful_bytes
@@ -89,116 +83,47 @@ class ChunkObjects:
     @property
     def num_bytes(self) -> int:
         """Bytes of the file itself and of all data files that were wanted so far."""
-        return self._info.size + sum(info.size for info in self._pinned.values())
+        return self._info.size + sum(info.size for info in self.data_files.pinned.values())
 
     def url_of(self, file: str | None) -> str:
         """The URL or path of a data file; of the file itself for None."""
-        return self._store.url_of(self._key_of(file))
+        return self._store.url_of(self._info.key) if file is None else self.data_files.url_of(file)
 
-    def _key_of(self, file: str | None) -> str:
-        return self._info.key if file is None else self._store.beside(self._info.key, file)
-
-    @property
-    def pinned(self) -> Mapping[str, ObjectInfo]:
-        """The version that each data file is pinned to, of those that were wanted so far."""
-        return self._pinned
-
-    def keep_to(self, pinned: Mapping[str, ObjectInfo]) -> None:
-        """Pin data files to versions that are known from before, without asking."""
-        self._pinned |= pinned
+    @cached_property
+    def data_files(self) -> PinnedFiles:
+        """The data files that the footer names, where the file is a summary."""
+        return PinnedFiles(self._store, self._info.key, self.contents, self._counters, self._requests)
 
     async def pin(self, files: Iterable[str | None]) -> None:
-        """Ask what the data files are that were not wanted before.
-
-        Raises:
-            NotFoundError: One of them is not there.
-            ObjectChangedError: One has another size than when the summary was written, if that tells.
-            StoreError: The store could not say.
-        """
-        async with self._pinning:
-            new = [file for file in dict.fromkeys(files) if file is not None and file not in self._pinned]
-            await all_or_none(map(self._pin, new))
-
-    async def _pin(self, file: str) -> None:
-        key = self._key_of(file)
-        where = Where(key=self._store.url_of(key))
-        again = f"if it is meant to be so, write the summary again: {' '.join(writing_again(self.url_of(None)))}"
-        try:
-            async with self._requests:
-                self._counters.requests += 1
-                with counting(self._counters):
-                    info = await self._store.head(key)
-        except NotFoundError as error:
-            raise NotFoundError("a data file that the summary names is not there", where=where, hint=again) from error
-        stated = self.contents.file_sizes.get(file, info.size)
-        if stated != info.size:
-            raise ObjectChangedError(
-                f"the data file was replaced after the summary was written: it has {info.size:,} bytes instead of"
-                f" {stated:,}",
-                where=where,
-                hint=again,
-            )
-        self._pinned[file] = info
+        """Pin the data files among the files of chunks; None is the file itself, which is pinned already."""
+        named = [file for file in files if file is not None]
+        if named:
+            await self.data_files.pin(named)
 
     def places_of(self, chunk: ChunkRead) -> tuple[ObjectRange, ...]:
-        """The ranges that are read of a chunk in their object, which is pinned already.
-
-        Raises:
-            FormatError: They do not lie within it.
-        """
+        """The ranges that are read of a chunk in their object, which is pinned already."""
         if chunk.pages is None:
             return (self.place_of(chunk),)
         with located(chunk.where):
             return tuple(self.place_in(chunk.file, wanted) for wanted in chunk.ranges)
 
     def place_of(self, chunk: ChunkRead) -> ObjectRange:
-        """All bytes of a chunk in their object, which is pinned already.
-
-        Raises:
-            FormatError: They do not lie within it.
-        """
+        """All bytes of a chunk in their object, which is pinned already."""
         if chunk.file is None:
             return ObjectRange(self._info, chunk.range)  # which is known to lie in the file
         with located(chunk.where):
             return self.place_in(chunk.file, chunk.range, slack=chunk.slack)
 
     def place_in(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> ObjectRange:
-        """Bytes of a data file, which is pinned already, or of the file itself for None.
-
-        Args:
-            file: The data file, relative to the summary's folder.
-            wanted: Its bytes.
-            slack: How many of the last of them a data file need not have.
-
-        Raises:
-            FormatError: They do not lie within the data file.
-        """
+        """Bytes of a pinned data file, or the file itself for None; the last `slack` of them may be missing there."""
         if file is None:
             return ObjectRange(self._info, wanted)
-        info = self._pinned[file]
-        end = wanted.end - slack
-        if end > info.size:
-            raise FormatError(
-                f"bytes {wanted.start:,} to {end:,} are said to lie in a data file that has {info.size:,} bytes",
-                where=Where(key=self.url_of(file)),
-            )
-        return ObjectRange(info, ByteRange(wanted.start, min(wanted.end, info.size)))
+        return self.data_files.place_in(file, wanted, slack)
 
     async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
-        """What is read of chunks, whatever objects they lie in, in one parallel wave.
-
-        Yields:
-            The indexes of chunks and the bytes of their ranges, once for each chunk, as they arrive: small ones that
-            arrive together, together.
-
-        Raises:
-            FormatError: A chunk does not lie within its object.
-            StoreError: The first error of any request; the others are cancelled.
-        """
+        """The positions of chunks and the bytes of their ranges, as they arrive in one parallel wave."""
         await self.pin(chunk.file for chunk in chunks)
         places = await off_loop(len(chunks), lambda: [self.places_of(chunk) for chunk in chunks])
-        owners = [(i, part) for i, ranges in enumerate(places) for part in range(len(ranges))]
-        found: dict[int, dict[int, memoryview]] = {}
         wave = fetch_groups(
             self._store,
             [place for ranges in places for place in ranges],
@@ -208,34 +133,16 @@ class ChunkObjects:
             requests=self._requests,
             tail=self._tail,
         )
+        joined = _JoinedRanges([len(ranges) for ranges in places])
         async with aclosing(wave) as arriving:
             async for group in arriving:
-                whole = []
-                for position, data in group:
-                    i, part = owners[position]
-                    parts = found.setdefault(i, {})
-                    parts[part] = data
-                    if len(parts) == len(places[i]):
-                        del found[i]
-                        whole.append((i, [parts[at] for at in sorted(parts)]))
-                if whole:
+                if whole := joined.add(group):
                     yield whole
 
     def fetch_places(
         self, places: Sequence[ObjectRange], *, in_order: bool = False
     ) -> AsyncGenerator[tuple[int, memoryview], None]:
-        """The bytes of places that `place_of` or `place_in` gave, in one parallel wave, whatever is at hand.
-
-        Args:
-            places: Where they lie.
-            in_order: Deliver by index; otherwise as the bytes arrive.
-
-        Yields:
-            The index of a place and its bytes, once for each place.
-
-        Raises:
-            StoreError: The first error of any request; the others are cancelled.
-        """
+        """The positions of places and their bytes, in one parallel wave that does not use the tail."""
         return fetch_places(
             self._store,
             places,
@@ -246,38 +153,40 @@ class ChunkObjects:
         )
 
     async def read(self, chunk: ChunkRead) -> memoryview:
-        """All bytes of one chunk.
-
-        Raises:
-            FormatError: It does not lie within its object.
-            StoreError: The store could not give them.
-        """
+        """All bytes of one chunk."""
         await self.pin([chunk.file])
         return await self.read_place(self.place_of(chunk))
 
     async def read_range(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> memoryview:
-        """Any bytes of a data file, or of the file itself for None.
-
-        Args:
-            file: The data file, relative to the summary's folder.
-            wanted: Its bytes.
-            slack: How many of the last of them a data file need not have.
-
-        Raises:
-            FormatError: They do not lie within the data file.
-            StoreError: The store could not give them.
-        """
+        """Any bytes of a data file, or of the file itself for None; the last `slack` of them may be missing there."""
         await self.pin([file])
         return await self.read_place(self.place_in(file, wanted, slack=slack))
 
     async def read_place(self, place: ObjectRange) -> memoryview:
-        """The bytes of a place that `place_of` or `place_in` gave.
-
-        Raises:
-            StoreError: The store could not give them.
-        """
+        """The bytes of a place that `place_of` or `place_in` gave."""
         data = memoryview(b"")
         async with aclosing(self.fetch_places([place])) as arriving:
             async for _, found in arriving:
                 data = found
         return data
+
+
+class _JoinedRanges:
+    """Ranges of several chunks that arrive in any order, joined chunk by chunk."""
+
+    def __init__(self, num_ranges: Sequence[int]) -> None:
+        self._owners = [(chunk, part) for chunk, count in enumerate(num_ranges) for part in range(count)]
+        self._num_ranges = num_ranges
+        self._arrived: dict[int, dict[int, memoryview]] = {}
+
+    def add(self, group: Iterable[tuple[int, memoryview]]) -> list[tuple[int, list[memoryview]]]:
+        """Add ranges by their positions; gives the chunks that are complete now, with all their ranges in order."""
+        complete = []
+        for position, data in group:
+            chunk, part = self._owners[position]
+            parts = self._arrived.setdefault(chunk, {})
+            parts[part] = data
+            if len(parts) == self._num_ranges[chunk]:
+                del self._arrived[chunk]
+                complete.append((chunk, [parts[at] for at in sorted(parts)]))
+        return complete

@@ -1,4 +1,4 @@
-"""What an open file is: its schema, its row groups, and what its own keys say of it. Pure."""
+"""The contents of an open file: its schema, its row groups, and its own keys. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class KnownCheckpoint:
 
 @dataclass(frozen=True)
 class Contents:
-    """A footer, understood.
+    """A parsed and checked footer.
 
     Attributes:
         footer: The footer as read.
@@ -82,17 +82,15 @@ class Contents:
 
     @property
     def verified(self) -> bool:
-        """Whether checksums vouch for the footer itself; only ours has them."""
+        """Whether a record with a checksum covers the footer; only ours has one."""
         return self.footer.record is not None
 
     @property
     def unvouched(self) -> bool:
-        """Whether the footer was written by us, but the record that should vouch for it is gone.
-
-        Its file-level keys do not tell: other libraries copy them into their own files. The chunks' keys and the
-        maker do, but for summaries that others make of our files: they copy these too. Only summaries have their
-        footer where there is no room for a record before it, and only ours have one behind the file metadata.
-        """
+        """Whether the footer was written by us, but the record with its checksum is gone."""
+        # The file-level keys prove nothing: other libraries copy them into their own files. The chunks' keys and the
+        # maker do, except in summaries that others make of our files: these copy them, too. Only summaries have a
+        # footer where there is no room for a record before it, and only ours have a record after the file metadata.
         if self.verified:
             return False
         if self.footer.start < len(footer.MAGIC) + HEADER_SIZE:
@@ -116,7 +114,7 @@ class Contents:
 
     @cached_property
     def data_files(self) -> tuple[str, ...]:
-        """What the chunks' `file_path`s say, each once, in order, as they stand there; nothing but in a summary."""
+        """The `file_path`s of the chunks, each once, in order, as stored; only summaries have them."""
         row_groups = self.metadata.row_groups
         named = (chunk.file_path for row_group in row_groups for chunk in row_group.columns)
         return tuple(dict.fromkeys(path for path in named if path is not None))
@@ -132,11 +130,7 @@ class Contents:
 
     @classmethod
     def of(cls, found: Footer) -> Contents:
-        """Understand a footer.
-
-        Raises:
-            FormatError: It contradicts itself.
-        """
+        """The contents of a footer; a FormatError where it contradicts itself."""
         schema = Schema.from_elements(found.metadata.schema).without_empty_groups()
         total, miscounted = 0, None
         for ordinal, row_group in enumerate(found.metadata.row_groups):
@@ -163,7 +157,7 @@ class Contents:
 
 
 def _may_have_sums(row_group: RowGroup) -> bool:
-    """Whether a chunk may have our key: of those that nobody has asked for yet, the bytes of the footer tell."""
+    """Whether a chunk may have our key: chunks that were not parsed yet are searched as bytes."""
     columns = row_group.columns
     unread = columns.unread if isinstance(columns, kernels.KeptStructs) else None
     return unread is None or len(kernels.find_all(unread, footer.CRC_KEY.encode())) > 0
@@ -202,18 +196,7 @@ def _file_sizes(key_value: dict[str, str | None]) -> dict[str, int]:
 
 
 def chunk_range(metadata: ColumnMetaData, end: int) -> tuple[int, int]:
-    """Where a column chunk's bytes lie: from its first page, dictionary or data, and its size on.
-
-    Args:
-        metadata: What the footer says of the chunk.
-        end: Offset before which it must end.
-
-    Returns:
-        First byte, and the byte after the last.
-
-    Raises:
-        FormatError: The chunk does not lie within the file.
-    """
+    """The first byte of a column chunk, and the byte after its last one, which lies before `end`."""
     if not metadata.num_values:
         return len(footer.MAGIC), len(footer.MAGIC)  # without pages its offsets mean nothing
     starts = [metadata.data_page_offset]

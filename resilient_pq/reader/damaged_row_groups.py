@@ -1,4 +1,4 @@
-"""Row groups of which chunks are damaged, read as far as their pages are whole. An async shell around `surviving`."""
+"""Row groups with damaged chunks, read as far as their pages are whole. An async shell around `damage`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.chunk_salvage import ChunkBytes, RowRun, SalvagedChunk, next_page, survivors
+from resilient_pq.damage.chunk_salvage import ChunkBytes, RowRun, SalvagedChunk
 from resilient_pq.damage.displaced_pages import goes_beyond, is_adrift, is_displaced, without_displaced
 from resilient_pq.damage.lost_region import LostRegion, RemainingRowGroup, lost_regions
 from resilient_pq.damage.on_damage import OnDamage, choose_rows, rows_kept
@@ -21,6 +21,7 @@ from resilient_pq.damage.page_hints import (
     record_of_row_group,
     record_place,
 )
+from resilient_pq.damage.salvage_pipeline import salvage_chunk
 from resilient_pq.damage.stated_values import stated_of
 from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format.compression import codecs
@@ -36,7 +37,7 @@ from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.read_plan import RowGroupRead
 
-#: A damaged row group that is said to have more rows is not believed: one byte and more is needed for each.
+#: Damaged row groups with more rows are refused: each row takes memory.
 _MAX_ROWS: Final = 1 << 28
 
 
@@ -73,7 +74,7 @@ class DecodedRowGroup:
 
 
 class DamagedRowGroups:
-    """Reads what is left of row groups of one file."""
+    """Salvages damaged row groups of one file."""
 
     def __init__(self, objects: ChunkObjects, how: ReadSettings) -> None:
         """Read nothing yet."""
@@ -81,78 +82,67 @@ class DamagedRowGroups:
         self._on_damage = how.on_damage
         self._verify = how.verify
 
-    async def rows_left(
+    async def salvage(
         self,
         selected: Sequence[Selection],
         group: RowGroupRead,
         columns: Mapping[int, LeafColumn],
         damaged: Sequence[DamagedChunk],
     ) -> DecodedRowGroup:
-        """The rows of a row group of which something is left.
-
-        Costs requests beyond those for the chunks: for the record of the row group, or for the OffsetIndexes of the
-        chunks that are damaged, where there are any.
-
-        Args:
-            selected: The columns wanted.
-            group: Which row group.
-            columns: By the ordinal of each leaf whose chunk is whole, its rows.
-            damaged: The other chunks.
-
-        Raises:
-            FormatError: The row group is said to have more rows than can be believed.
-            UnsupportedError: A damaged chunk uses what this version does not read.
-            StoreError: The store could not give the bytes.
-        """
+        """The rows of a row group with damaged chunks; costs requests for its record, or for OffsetIndexes."""
         for chunk in damaged:
             _check_supported(chunk.chunk)
         if group.num_rows > _MAX_ROWS:
             raise damaged[0].error
-        known = await self._known_pages(group, [chunk.chunk for chunk in damaged])
-        left = [
-            await asyncio.to_thread(
-                survivors,
-                chunk.chunk,
-                [ChunkBytes(chunk.data)],
-                pages,
-                num_rows=group.num_rows,
-                search=next_page,
-                agrees=stated_of(self._objects.contents.metadata, chunk.chunk).agrees,
-                verify=self._verify,
-            )
-            for chunk, pages in zip(damaged, known, strict=True)
-        ]
-        if is_displaced(left, beyond=await goes_beyond(left, self._beside)):
-            # What fits a chunk by chance is as little of it: its rows go with those of the others.
+        salvaged = await self._salvage_chunks(group, damaged)
+        if is_displaced(salvaged, beyond=await goes_beyond(salvaged, self._beside)):
+            # A chunk that decodes may be another one of the same size: it is kept only where a checksum covers it.
             columns = {leaf: rows for leaf, rows in columns.items() if leaf in _with_sums(group)}
-            left = [each for each in without_displaced(left) if each is not None]
+            salvaged = [each for each in without_displaced(salvaged) if each is not None]
         try:
-            found = await asyncio.to_thread(_rows_left, selected, group, columns, left, self._on_damage)
+            found = await asyncio.to_thread(_keep_rows, selected, group, columns, salvaged, self._on_damage)
         except MemoryError as error:
             raise FormatError(
                 f"there is not enough memory for {group.num_rows:,} rows",
                 where=Where(row_group=group.ordinal),
             ) from error
-        lost = [self._located(region, group) for region in found.lost]
-        miscounted = self._objects.contents.miscounted is not None
-        if miscounted or any(_held(each) > group.num_rows for each in left):  # nobody knows how many there were
-            lost = [replace(region, num_rows=None) for region in lost]
-        return replace(found, lost=tuple(lost))
+        return replace(found, lost=self._located(found.lost, group, salvaged))
+
+    async def _salvage_chunks(self, group: RowGroupRead, damaged: Sequence[DamagedChunk]) -> list[SalvagedChunk]:
+        hints = await self._page_hints(group, [chunk.chunk for chunk in damaged])
+        return [
+            await asyncio.to_thread(
+                salvage_chunk,
+                chunk.chunk,
+                [ChunkBytes(chunk.data)],
+                pages,
+                num_rows=group.num_rows,
+                agrees=stated_of(self._objects.contents.metadata, chunk.chunk).agrees,
+                verify=self._verify,
+            )
+            for chunk, pages in zip(damaged, hints, strict=True)
+        ]
 
     async def _beside(self, chunk: ChunkRead, place: ByteRange) -> memoryview | None:
         end = min(place.end, self._objects.contents.data_end_in(chunk.file))
         return await self._bytes(chunk.file, ByteRange(place.start, end)) if place.start < end else None
 
-    def _located(self, region: LostRegion, group: RowGroupRead) -> LostRegion:
-        """The region with the name of the file that it lies in."""
+    def _located(
+        self, lost: Sequence[LostRegion], group: RowGroupRead, salvaged: Sequence[SalvagedChunk]
+    ) -> tuple[LostRegion, ...]:
+        """The regions with the name of the file that each lies in, and without counts that nothing confirms."""
         files = {chunk.leaf.column_path: chunk.file for chunk in group.chunks}
-        file = files.get(region.where.column or "", group.chunks[0].file)
-        return replace(region, where=region.where.merged_with(Where(key=self._objects.url_of(file))))
+        unsure = self._objects.contents.miscounted is not None
+        unsure = unsure or any(sum(fate.num_rows or 0 for fate in each.pages) > group.num_rows for each in salvaged)
+        located_regions = []
+        for region in lost:
+            file = files.get(region.where.column or "", group.chunks[0].file)
+            where = region.where.merged_with(Where(key=self._objects.url_of(file)))
+            located_regions.append(replace(region, where=where, num_rows=None if unsure else region.num_rows))
+        return tuple(located_regions)
 
-    # -- what is known of pages ------------------------------------------------------------------
-
-    async def _known_pages(self, group: RowGroupRead, chunks: Sequence[ChunkRead]) -> list[PageHints | None]:
-        """For each chunk what is known of its pages: by the row group's record, else by its OffsetIndex."""
+    async def _page_hints(self, group: RowGroupRead, chunks: Sequence[ChunkRead]) -> list[PageHints | None]:
+        """For each chunk the hints of the row group's record, or else of its OffsetIndex."""
         columns = self._objects.contents.metadata.row_groups[group.ordinal].columns
         first = columns[0].meta_data
         place = None if first is None else record_place(first)
@@ -183,22 +173,13 @@ class DamagedRowGroups:
             return None
 
 
-def _held(left: SalvagedChunk) -> int:
-    """The rows that the pages of a chunk hold, as far as they can be counted."""
-    return sum(fate.num_rows or 0 for fate in left.pages)
-
-
 def _with_sums(group: RowGroupRead) -> set[int]:
     """The ordinals of the leaves whose chunks have checksums."""
     return {chunk.leaf.ordinal for chunk in group.chunks if not is_adrift(chunk)}
 
 
 def _check_supported(chunk: ChunkRead) -> None:
-    """Refuse a chunk that could not be read if it were whole, by what the footer says of it.
-
-    Raises:
-        UnsupportedError: It is compressed, or encoded, in a way that this version does not know.
-    """
+    """Refuse a chunk whose codec or encodings this version does not know: not even a whole one could be read."""
     with located(chunk.where):
         codecs.check_readable(chunk.metadata.codec)
         for encoding in chunk.metadata.encodings:
@@ -206,7 +187,7 @@ def _check_supported(chunk: ChunkRead) -> None:
                 raise UnsupportedError(f"the encoding {encoding} is not supported")
 
 
-def _rows_left(
+def _keep_rows(
     selected: Sequence[Selection],
     group: RowGroupRead,
     columns: Mapping[int, LeafColumn],

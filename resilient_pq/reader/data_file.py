@@ -22,12 +22,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
 def data_file(file_path: str | None) -> str | None:
-    """The data file that a `file_path` names, relative to the summary's folder; None for the file itself.
-
-    Raises:
-        FormatError: It is no name of a file below that folder: empty, absolute, a URL, with ``..``, or with
-            characters that no such name has.
-    """
+    """The checked data file of a `file_path`, relative to the summary's folder; None for the file itself."""
     if file_path is None:
         return None
     segments = file_path.split("/")
@@ -50,7 +45,7 @@ def data_file(file_path: str | None) -> str | None:
 
 
 def is_summary_name(url: str) -> bool:
-    """Whether a summary is called so."""
+    """Whether a URL has the name of a summary."""
     return without_query(url).rpartition("/")[2] in (METADATA_NAME, COMMON_METADATA_NAME)
 
 

@@ -25,19 +25,7 @@ _DICTIONARY: Final = frozenset({int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE
 
 
 def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, views: bool = False) -> LeafColumn:
-    """The column that a chunk's bytes hold.
-
-    Args:
-        chunk: Which chunk.
-        data: Its bytes, all of them.
-        verify: Whether checksums are compared.
-        views: Whether byte arrays become views, which lead into `data` where that is not compressed.
-
-    Raises:
-        ChecksumError: The bytes are not those that were written.
-        FormatError: They do not decode.
-        UnsupportedError: They use what this version does not read.
-    """
+    """The column of all bytes of a chunk; with `views`, byte arrays are views into uncompressed pages."""
     with located(chunk):
         table = _compare(chunk, data)[1] if verify else None
         if table is None:
@@ -51,23 +39,14 @@ def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, views: bool = Fa
 
 
 def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
-    """Compare the checksums that cover a chunk.
-
-    One over the whole chunk, page headers included, stands in the footers of resilient files, and makes those
-    of its pages needless. Where it is missing or does not hold, the pages' own tell which of them is at fault.
-
-    Returns:
-        Whether every byte was covered by a checksum.
-
-    Raises:
-        ChecksumError: One does not hold.
-        FormatError: The pages cannot even be told apart.
-    """
+    """Compare the checksums that cover a chunk; gives whether one covers every byte."""
     return _compare(chunk, data)[0]
 
 
 def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None]:
-    """What `verify_chunk` does and returns, and the pages where they had to be told apart for it."""
+    """The result of `verify_chunk`, and the pages where these had to be separated for it."""
+    # A checksum over the whole chunk, headers included, makes those of its pages needless. Where there is none, or it
+    # does not hold, the pages' own show which of them is damaged.
     sums = ChunkSums.of(chunk.metadata)
     stored = None if sums is None else sums.of_chunk
     computed = None if sums is None or stored is None else sums.computed(data)
@@ -90,22 +69,7 @@ def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None
 
 
 def decode_parts(chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False) -> LeafColumn:
-    """The column that a chunk holds; where only some of its pages are read, over the rows that these hold.
-
-    The index that told where pages lie is believed as far as they bear it out: each has to be found exactly where the
-    index has it, with exactly its rows.
-
-    Args:
-        chunk: Which chunk.
-        parts: The bytes of each of its `ranges`.
-        verify: Whether checksums are compared.
-        views: Whether byte arrays become views, which lead into `parts` where these are not compressed.
-
-    Raises:
-        ChecksumError: The bytes are not those that were written.
-        FormatError: They do not decode, or are not the pages that the index has.
-        UnsupportedError: They use what this version does not read.
-    """
+    """The column of the bytes of a chunk's `ranges`; its rows are those of the pages that were read."""
     if chunk.pages is None:
         return decode(chunk, parts[0], verify=verify, views=views)
     with located(chunk):
@@ -137,11 +101,7 @@ def _decode_pages(
 
 
 def _check_page(page: Page, sums: PageSums | None, *, zero_is_none: bool) -> None:
-    """Compare a page with the sum that the index has for its place; without one, its body with that in its header.
-
-    Raises:
-        ChecksumError: It does not hold.
-    """
+    """Compare a page with the sum that the index has for its place; without one, its body with that in its header."""
     if sums is None:
         check_crc(page, zero_is_none=zero_is_none)
         return

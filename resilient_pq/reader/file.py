@@ -1,11 +1,11 @@
-"""The async shell of the reader: asks the plan what to fetch, the store for bytes, the decoder for columns."""
+"""An open Parquet file, which plans reads, fetches their bytes and decodes them. An async shell."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from resilient_pq import memory_pool
 from resilient_pq.arrow.table import Table
@@ -14,33 +14,24 @@ from resilient_pq.arrow.types.arrow_schema import ColumnFields
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import (
-    Where,
-    located,
-)
-from resilient_pq.format.file_metadata import FileMetaData, OffsetIndex
-from resilient_pq.format.footer import key_values
-from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
+from resilient_pq.errors import Where, located
+from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
-from resilient_pq.reader.filter import index_ranges
-from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter
-from resilient_pq.reader.filter.index_reader import IndexReader
+from resilient_pq.reader.filter.indexed_file import IndexedFile
 from resilient_pq.reader.plan_display import PlannedRead
-from resilient_pq.reader.read_batches import portions
+from resilient_pq.reader.read_batches import cut_into_batches
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import (
     Filters,
     ReadPlan,
+    ReadQuery,
     ReadRequest,
     RowGroupRead,
     Strings,
-    check_limit,
-    check_strings,
     next_wave,
     plan_read,
     row_groups_wanted,
@@ -50,13 +41,11 @@ from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
 
-T = TypeVar("T")
-
-#: Bytes of free memory that stay when a file is closed: what a small one needs, for the next one of many.
+#: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
 
 
-class File:
+class File(IndexedFile):
     """A Parquet file that is open for reading; made by `open`.
 
     Attributes:
@@ -83,7 +72,7 @@ class File:
         self.counters = counters
         self.contents = contents
         limits = limits or ReadLimits.of(how.options)
-        tail = limits.tails.kept(tail)
+        tail = limits.tails.keep(tail)
         self._tail = tail
         self.objects = ChunkObjects(
             store,
@@ -100,7 +89,7 @@ class File:
         self._owns_store = owns_store
         self._row_groups = RowGroupReader(self.objects, how, limits)
 
-    # -- what a caller can ask -------------------------------------------------------------------
+    # -- facts about the file -------------------------------------------------------------------
 
     @property
     def metadata(self) -> FileMetaData:
@@ -153,111 +142,6 @@ class File:
         """Key-value metadata of the file."""
         return dict(self.contents.key_value)
 
-    @property
-    def sorting_columns(self) -> tuple[SortingColumn, ...]:
-        """The order in which the rows of every row group are, as far as the file says so; others do not check it."""
-        return index_ranges.common_sorting_columns(self.contents)
-
-    def statistics(self, row_group: int, column: str | int) -> ColumnStatistics:
-        """What the footer says of the values of a column chunk, as far as its writer can be trusted.
-
-        Args:
-            row_group: Ordinal of the row group.
-            column: Path of the leaf column, with dots, or its ordinal among the leaves.
-
-        Raises:
-            SchemaError: There is no such row group or column.
-            FormatError: The footer says nothing of the chunk.
-        """
-        with located(Where(key=self.url)):
-            return index_ranges.statistics_of_chunk(index_ranges.chunk_of(self.contents, row_group, column))
-
-    def column_metadata(self, row_group: int, column: str | int) -> dict[str, str | None]:
-        """The key-value metadata of a column chunk, without what only this library reads (``rpq.*``).
-
-        Args:
-            row_group: Ordinal of the row group.
-            column: Path of the leaf column, with dots, or its ordinal among the leaves.
-
-        Raises:
-            SchemaError: There is no such row group or column.
-            FormatError: The footer says nothing of the chunk.
-        """
-        with located(Where(key=self.url)):
-            chunk = index_ranges.chunk_of(self.contents, row_group, column)
-            pairs = key_values(chunk.metadata.key_value_metadata)
-        return {key: value for key, value in pairs.items() if not key.startswith("rpq.")}
-
-    # -- indexes ---------------------------------------------------------------------------------
-
-    async def column_index(self, row_group: int, column: str | int) -> DecodedColumnIndex | None:
-        """What is known of each data page of a column chunk: bounds, null counts, histograms of levels.
-
-        Args:
-            row_group: Ordinal of the row group.
-            column: Path of the leaf column, with dots, or its ordinal among the leaves.
-
-        Returns:
-            The index; None where the file has none.
-
-        Raises:
-            SchemaError: There is no such row group or column.
-            FormatError: The index is damaged.
-            StoreError: The store could not give the bytes.
-        """
-        return await self._index(row_group, column, index_ranges.column_index_place, index_ranges.decode_columns)
-
-    async def offset_index(self, row_group: int, column: str | int) -> OffsetIndex | None:
-        """Where the data pages of a column chunk lie, and with which rows they begin.
-
-        Args:
-            row_group: Ordinal of the row group.
-            column: Path of the leaf column, with dots, or its ordinal among the leaves.
-
-        Returns:
-            The index, whose pages lie within the chunk, in the order of their rows; None where the file has none.
-
-        Raises:
-            SchemaError: There is no such row group or column.
-            FormatError: The index is damaged.
-            StoreError: The store could not give the bytes.
-        """
-        return await self._index(row_group, column, index_ranges.offset_index_place, index_ranges.decode_offsets)
-
-    async def bloom_filter(self, row_group: int, column: str | int) -> ColumnBloomFilter | None:
-        """The bloom filter of a column chunk, which tells values that are certainly not in it.
-
-        Args:
-            row_group: Ordinal of the row group.
-            column: Path of the leaf column, with dots, or its ordinal among the leaves.
-
-        Returns:
-            The filter; None where the file has none.
-
-        Raises:
-            SchemaError: There is no such row group or column.
-            FormatError: The filter is damaged.
-            UnsupportedError: It is of a kind that this version does not know.
-            StoreError: The store could not give the bytes.
-        """
-        found = await self._index(row_group, column, index_ranges.bloom_filter_place, index_ranges.decode_filter)
-        if found is None:
-            return None
-        return ColumnBloomFilter(index_ranges.chunk_of(self.contents, row_group, column).leaf, found)
-
-    async def _index(
-        self,
-        row_group: int,
-        column: str | int,
-        find: Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None],
-        decode_bytes: Callable[[index_ranges.IndexPlace, memoryview], T],
-    ) -> T | None:
-        with located(Where(key=self.url)):
-            place = find(index_ranges.chunk_of(self.contents, row_group, column))
-            if place is None:
-                return None
-            return await self._indexes.read(place, decode_bytes)
-
     # -- reading ---------------------------------------------------------------------------------
 
     async def read(
@@ -303,12 +187,11 @@ class File:
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
-            request = await off_loop(
-                self.contents.num_chunks, self._request, columns, row_groups, filters, limit, strings
-            )
+            query = ReadQuery(columns, row_groups, filters, limit, strings)
+            request = await off_loop(self.contents.num_chunks, self._request, query)
             plan = await self._narrowed(request.plan, limit)
             groups = await self._read(request, plan.row_groups, limit)
-            self._tell([region for group in groups for region in group.lost])
+            self._report([region for group in groups for region in group.lost])
             chunks = [group.arrays for group in groups]
             num_arrays = len(chunks) * len(request.field.children)
             table = await off_loop(num_arrays, Table, request.field, chunks, sum(group.num_rows for group in groups))
@@ -365,48 +248,23 @@ class File:
             StoreError: The store could not give the bytes.
         """
         check_batch_rows(batch_rows)
-        field, arriving = self._arriving(columns, row_groups, strings, filters=filters, limit=limit)
-        return Batches.of(field, arriving, batch_rows, self._tell, limit=limit)
+        with located(Where(key=self.url)):
+            query = ReadQuery(columns, row_groups, filters, limit, strings)
+        field, arriving = self._arriving(query)
+        return Batches.of(field, arriving, batch_rows, self._report, limit=limit)
 
-    def _arriving(
-        self,
-        columns: Sequence[str] | None,
-        row_groups: Sequence[int] | None,
-        strings: Strings,
-        *,
-        filters: Filters | None,
-        limit: int | None,
-    ) -> tuple[Callable[[], Field], Arriving]:
-        """The rows of one row group after the other, read ahead, and what gives the struct that they are."""
-        field, jobs = self.jobs(columns, row_groups, strings, filters=filters, limit=limit)
+    def _arriving(self, query: ReadQuery) -> tuple[Callable[[], Field], Arriving]:
+        """A function that gives the struct of the rows, and the rows of each row group, read ahead."""
+        field, jobs = self.jobs(query)
         return field, read_ahead(jobs, self._options.fetch)
 
-    def jobs(
-        self,
-        columns: Sequence[str] | None,
-        row_groups: Sequence[int] | None,
-        strings: Strings,
-        *,
-        filters: Filters | None = None,
-        limit: int | None = None,
-    ) -> tuple[Callable[[], Field], Jobs]:
-        """What a stream of rows reads, in order, and what gives the struct that they are: for streams of several files.
-
-        Args:
-            columns: As of `read`.
-            row_groups: As of `read`.
-            strings: As of `read`.
-            filters: As of `read`.
-            limit: As of `read`; more rows may come, as row groups are read whole.
-        """
-
+    def jobs(self, query: ReadQuery) -> tuple[Callable[[], Field], Jobs]:
+        """A function that gives the struct of the rows, and the reads of a stream, of whole row groups, in order."""
         with located(Where(key=self.url)):
-            wanted = row_groups_wanted(self.contents, row_groups)
-            check_strings(strings)
-            check_limit(limit)
-            # What is asked for is checked now; its types, and where all of it lies, are looked up when it is read.
-            shown = plan_read(self.contents, columns, [], filters)
-        request = cache(partial(ReadRequest.of, self.contents, shown, strings, self._fields))
+            wanted = row_groups_wanted(self.contents, query.row_groups)
+            # The query is checked now; types and byte ranges are looked up when rows are read.
+            shown = plan_read(self.contents, query.columns, [], query.filters)
+        request = cache(partial(ReadRequest.of, self.contents, shown, query.strings, self._fields))
         fetch = self._options.fetch
 
         async def read(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
@@ -420,10 +278,12 @@ class File:
         async def jobs() -> Jobs:
             await off_loop(len(shown.columns), field)
             with located(Where(key=self.url)):
-                plan = await off_loop(self.contents.num_chunks, plan_read, self.contents, columns, wanted, filters)
-                plan = await self._narrowed(plan, limit)
-            for portion in portions(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
-                yield BatchJob(portion, read)
+                plan = await off_loop(
+                    self.contents.num_chunks, plan_read, self.contents, query.columns, wanted, query.filters
+                )
+                plan = await self._narrowed(plan, query.limit)
+            for batch in cut_into_batches(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
+                yield BatchJob(batch, read)
 
         return field, jobs()
 
@@ -480,47 +340,28 @@ class File:
             StoreError: The store could not give the indexes.
         """
         with located(Where(key=self.url)):
-            check_limit(limit)
+            query = ReadQuery(columns, row_groups, filters, limit)
             num_chunks = self.contents.num_chunks
-            plan = await off_loop(num_chunks, plan_read, self.contents, columns, row_groups, filters)
+            plan = await off_loop(num_chunks, plan_read, self.contents, query.columns, query.row_groups, query.filters)
             plan = await self._narrowed(plan, limit, fetch_indexes=fetch_indexes)
             return await off_loop(num_chunks, PlannedRead.of, plan, self._options.fetch, self._tail)
 
-    def _tell(self, lost: Sequence[LostRegion]) -> None:
+    def _report(self, lost: Sequence[LostRegion]) -> None:
         if self._how.on_lost is not None:
             for region in lost:
                 self._how.on_lost(region)
 
-    def _request(
-        self,
-        columns: Sequence[str] | None,
-        row_groups: Sequence[int] | None,
-        filters: Filters | None,
-        limit: int | None,
-        strings: Strings,
-    ) -> ReadRequest:
-        """Work out what to read, and what it becomes."""
-        check_limit(limit)
-        plan = plan_read(self.contents, columns, row_groups, filters)
-        return ReadRequest.of(self.contents, plan, strings, self._fields)
+    def _request(self, query: ReadQuery) -> ReadRequest:
+        plan = plan_read(self.contents, query.columns, query.row_groups, query.filters)
+        return ReadRequest.of(self.contents, plan, query.strings, self._fields)
 
     async def _narrowed(self, plan: ReadPlan, limit: int | None, *, fetch_indexes: bool = True) -> ReadPlan:
-        """The plan without what indexes and the limit tell is not wanted."""
-        # Where damage may cost rows, nobody knows how many row groups a limit takes.
+        """The plan without the rows that indexes and the limit rule out."""
+        # Where damage may cost rows, the row groups that a limit takes cannot be counted.
         known = limit if self._how.on_damage is OnDamage.RAISE or not limit else None
         if plan.filter is None and known is None:
             return plan
         return await self._indexes.narrow(self.contents, plan, known, fetch=fetch_indexes)
-
-    @cached_property
-    def _indexes(self) -> IndexReader:
-        return IndexReader(
-            self.objects,
-            self._tail,
-            verify=self._how.verify,
-            wave_bytes=self._options.merge_gap,
-            in_thread=self._row_groups.in_thread,
-        )
 
     @cached_property
     def _fields(self) -> ColumnFields:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import (
     NotFoundError,
     ObjectChangedError,
-    SchemaError,
     TornFileError,
     UnsupportedError,
     Where,
@@ -24,9 +22,9 @@ from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail,
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
-from resilient_pq.reader.read_options import ReadSettings
-from resilient_pq.reader.read_plan import Filters, Strings
-from resilient_pq.reader.reading import read_contents
+from resilient_pq.reader.opening import read_contents
+from resilient_pq.reader.read_options import FollowOptions, ReadSettings
+from resilient_pq.reader.read_plan import ReadQuery
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
 from resilient_pq.shell_commands import in_shell
@@ -36,32 +34,8 @@ _MORE_TO_COME = (RecordKind.ANCHOR, RecordKind.CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
-class FollowOptions:
-    """How a file is followed that is still being written.
-
-    Attributes:
-        poll_seconds: Between two looks at the file while it has nothing new.
-        wait: What waits that long: a coroutine function that takes seconds.
-
-    Raises:
-        SchemaError: `poll_seconds` is no number above 0, or `wait` cannot be called.
-    """
-
-    poll_seconds: float = 1.0
-    wait: Callable[[float], Awaitable[object]] = asyncio.sleep
-
-    def __post_init__(self) -> None:
-        """Refuse what could not wait."""
-        seconds: object = self.poll_seconds
-        if not isinstance(seconds, int | float) or not seconds > 0:
-            raise SchemaError(f"poll_seconds is {seconds!r}; it is a number above 0")
-        if not callable(self.wait):
-            raise SchemaError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
-
-
-@dataclass(frozen=True, slots=True)
 class _Seen:
-    """The newest footer that was found.
+    """The newest footer found so far.
 
     Attributes:
         info: The object, as it was then.
@@ -90,10 +64,10 @@ class GrowingFile(File):
         self._watch = watch
         self._how = how
         self._owning = owns_store
-        self._take(seen)
+        self._become(seen)
 
-    def _take(self, seen: _Seen) -> None:
-        """Be what was found."""
+    def _become(self, seen: _Seen) -> None:
+        """Become the file with a newer footer."""
         self._seen = seen
         how = self._how
         super().__init__(
@@ -105,32 +79,22 @@ class GrowingFile(File):
             owns_store=self._owning,
         )
 
-    def _arriving(
-        self,
-        columns: Sequence[str] | None,
-        row_groups: Sequence[int] | None,
-        strings: Strings,
-        *,
-        filters: Filters | None,
-        limit: int | None,
-    ) -> tuple[Callable[[], Field], Arriving]:
-        if row_groups is not None:
-            return super()._arriving(columns, row_groups, strings, filters=filters, limit=limit)
-        field, _ = self.jobs(columns, [], strings, filters=filters, limit=limit)
-        return field, self._followed(columns, strings, filters)
+    def _arriving(self, query: ReadQuery) -> tuple[Callable[[], Field], Arriving]:
+        if query.row_groups is not None:
+            return super()._arriving(query)
+        field, _ = self.jobs(replace(query, row_groups=[]))
+        return field, self._follow(query)
 
-    async def _followed(
-        self, columns: Sequence[str] | None, strings: Strings, filters: Filters | None
-    ) -> AsyncGenerator[RowGroupArrays, None]:
+    async def _follow(self, query: ReadQuery) -> AsyncGenerator[RowGroupArrays, None]:
         """The rows of all row groups, of those that are to come when their checkpoint is there."""
         given = 0
         while True:
             if given < self.num_row_groups:
                 known = self.num_row_groups
-                _, jobs = self.jobs(columns, range(given, known), strings, filters=filters)
+                _, jobs = self.jobs(replace(query, row_groups=range(given, known), limit=None))
                 order: deque[int] = deque()
                 try:
-                    async with aclosing(read_ahead(_noted(jobs, order), self._options.fetch)) as arriving:
+                    async with aclosing(read_ahead(_note_ordinals(jobs, order), self._options.fetch)) as arriving:
                         async for rows in arriving:
                             yield rows
                             given = order.popleft() + 1
@@ -138,20 +102,20 @@ class GrowingFile(File):
                 except (NotFoundError, ObjectChangedError):
                     # It may have got its name meanwhile, or a writer that took it over may have cut off its end.
                     before = self._seen.info
-                    self._take(await self._watch.again(self._seen))
+                    self._become(await self._watch.again(self._seen))
                     if self._seen.info == before:
                         raise
             elif self._seen.complete:
                 return
             else:
-                self._take(await self._watch.newer(self._seen))
+                self._become(await self._watch.newer(self._seen))
 
 
-async def _noted(jobs: Jobs, order: deque[int]) -> Jobs:
+async def _note_ordinals(jobs: Jobs, order: deque[int]) -> Jobs:
     """The same jobs, and the ordinals of their row groups in `order`."""
     async with aclosing(jobs):
         async for job in jobs:
-            order.extend(group.ordinal for group in job.portion.row_groups)
+            order.extend(group.ordinal for group in job.batch.row_groups)
             yield job
 
 
@@ -164,11 +128,7 @@ class Watch:
     """
 
     def __init__(self, store: ReadStore, key: str, how: ReadSettings, follow: FollowOptions) -> None:
-        """Nothing is looked at yet.
-
-        Raises:
-            UnsupportedError: The store shows no object before it is complete.
-        """
+        """Refuse a store that shows no object before it is complete."""
         if not isinstance(store, GrowingStore):
             raise UnsupportedError(
                 f"{store.name} shows no object before it is complete, so that it cannot be followed",
@@ -183,22 +143,11 @@ class Watch:
         self._follow = follow
 
     async def first(self) -> _Seen:
-        """The file as it is now; waits for a schema where its writer has written nothing yet.
-
-        Raises:
-            NotFoundError: There is no such file, neither complete nor being written.
-            FormatError: It is damaged, or nobody writes it.
-        """
+        """The file as it is now; waits for a schema where its writer has written nothing yet."""
         return await self._until_new(None)
 
     async def newer(self, seen: _Seen) -> _Seen:
-        """The file as soon as it has more row groups, or is complete.
-
-        Raises:
-            TornFileError: Its writer has ended and left it as it is.
-            NotFoundError: Its writer gave it up.
-            ObjectChangedError: Another file took its place.
-        """
+        """The file as soon as it has more row groups, or is complete."""
         return await self._until_new(seen)
 
     async def again(self, seen: _Seen) -> _Seen:
@@ -248,13 +197,13 @@ class Watch:
         asking = newest_footer(info.size, 0 if record is None else record.offset)
         try:
             with located(Where(key=self.store.url_of(info.key))):
-                footer = await self._answered(asking, info)
+                footer = await self._answer(asking, info)
         except ObjectChangedError:
             return None  # a writer that took it over has cut off its end just now
         return None if footer is None else _Seen(info, Contents.of(footer))
 
-    async def _answered(self, asking: Asking, info: ObjectInfo) -> Footer | None:
-        """What comes out when it was sent the bytes that it asks for."""
+    async def _answer(self, asking: Asking, info: ObjectInfo) -> Footer | None:
+        """Send a search the bytes that it asks for; gives its result."""
         try:
             wanted = next(asking)
             while True:
@@ -284,7 +233,7 @@ class Watch:
         return None if since is not None and info == since.info else _Seen(info, contents)
 
     async def _has_writer(self) -> bool:
-        """Whether more can come; yes where it cannot be told."""
+        """Whether a writer may still add rows; True where that is not known."""
         try:
             return await self.store.has_writer(self._unfinished) is not False
         except NotFoundError:

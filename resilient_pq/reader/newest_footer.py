@@ -27,23 +27,7 @@ Asking = Generator[ByteRange, memoryview, Footer | None]
 
 
 def newest_footer(size: int, since: int = 0) -> Asking:
-    """Find the newest footer in the first bytes of a file of ours that has more to come.
-
-    A generator that asks for byte ranges and is sent the bytes. It looks for the last record, which names the newest
-    footer before it, so it reads no more than what was written after that record was.
-
-    Args:
-        size: Bytes of the file so far.
-        since: Where the newest footer known begins, or its record; only newer ones are wanted.
-
-    Returns:
-        The footer, checked against its record, which may be that of the anchor: then it has no row groups. None where
-        there is no newer one that is whole.
-
-    Raises:
-        NotParquetError: The file has bytes at its beginning that no writer of ours puts there.
-        FormatError: The footer is not what its record says that it is.
-    """
+    """Find the newest footer after offset `since` in a file of ours that still grows, asking for bytes from its end."""
     head = yield ByteRange(0, min(size, len(MAGIC) + HEADER_SIZE))
     anchor = parse_header(head[len(MAGIC) :])
     if anchor is None or (anchor.kind, anchor.offset) != (RecordKind.ANCHOR, len(MAGIC)):

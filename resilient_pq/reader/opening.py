@@ -1,4 +1,4 @@
-"""Opening a file: its footer read and understood. An async shell."""
+"""Opening a file: its footer is read and checked. An async shell."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
-from resilient_pq.io import FetchCounters, ReadStore, RetryPolicy, with_retry
+from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
+from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.resolve import reach
-from resilient_pq.reader.contents import FileState
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File
-from resilient_pq.reader.growing_file import FollowOptions, GrowingFile, Watch
-from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, ReadSettings
-from resilient_pq.reader.reading import read_tail_and_contents
+from resilient_pq.reader.read_options import FollowOptions, OnLost, ReadLimits, ReadOptions, ReadSettings
+
+#: Bytes from which on a footer is large.
+_LARGE_FOOTER = 1 << 20
+#: Bytes of a footer that are a piece of work (`off_loop`): it is walked, and little of it is made into objects.
+_PIECE = 4096
 
 
 class Closable(Protocol):
-    """What is open until it is closed."""
+    """Anything that can be closed."""
 
     async def close(self) -> None:
         """Let go of it."""
@@ -34,10 +39,10 @@ class IncompleteFileWarning(UserWarning):
 
 
 class Opening(Generic[Opened]):
-    """What `open` and its like give: ``async with`` or ``await`` it to have what is opened."""
+    """The result of `open` and similar functions: use it with ``async with`` or ``await``."""
 
     def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened]]) -> None:
-        """Keep what opens it until it is asked for."""
+        """Open nothing yet."""
         self._opening = opening
         self._opened: Opened | None = None
 
@@ -59,6 +64,64 @@ class Opening(Generic[Opened]):
         await self._opened.close()
 
 
+async def read_contents(
+    store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
+) -> tuple[ObjectInfo, Contents]:
+    """Read a footer: one request for the object's tail, one more where it is longer, and again where it is damaged."""
+    tail, contents = await read_tail_and_contents(store, key, tail_bytes=tail_bytes, counters=counters, verify=verify)
+    return tail.info, contents
+
+
+async def read_tail_and_contents(
+    store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
+) -> tuple[ObjectTail, Contents]:
+    """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
+    with counting(counters):
+        try:
+            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
+        except FormatError:
+            # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error, of any
+            # kind: a flipped bit in the magic or the length makes a whole file look torn.
+            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
+
+
+async def _read_contents(
+    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters, *, verify: bool
+) -> tuple[ObjectTail, Contents]:
+    tail, found = await _read_footer(store, key, tail_bytes, counters)
+    contents = await off_loop(found.length // _PIECE, Contents.of, found)
+    vouched = not verify or contents.verified
+    if not vouched and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
+        raise FormatError(
+            "the record of the footer is damaged: nothing vouches for the footer",
+            where=Where(offset=found.start),
+            hint=f"{remedy(store.url_of(key))}, or open it with verify=False",
+        )
+    return tail, contents
+
+
+async def _read_footer(
+    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
+) -> tuple[ObjectTail, Footer]:
+    tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
+    counters.requests += 1
+    counters.bytes += len(tail.data)
+    data, offset = memoryview(tail.data), tail.offset
+    found = await off_loop(len(data) // _PIECE, read_footer, data, offset)
+    if isinstance(found, NeedBytes):
+        # To join a large footer takes longer than to read the end of it once more.
+        again = offset - found.start > max(_LARGE_FOOTER, 8 * len(data))
+        end = offset + len(data) if again else offset
+        missing = await store.read_range(key, found.start, end, pin=tail.info)
+        counters.requests += 1
+        counters.bytes += len(missing)
+        whole = missing if again else b"".join([missing, data])
+        found = await off_loop(len(whole) // _PIECE, read_footer, memoryview(whole), found.start)
+        if isinstance(found, NeedBytes):
+            raise FormatError("the footer does not say where it begins")
+    return tail, found
+
+
 async def open_file(
     store: ReadStore,
     key: str,
@@ -68,20 +131,7 @@ async def open_file(
     owns_store: bool,
     limits: ReadLimits | None = None,
 ) -> File:
-    """Read the footer of an object, and give what reads its rows.
-
-    Args:
-        store: Where to read.
-        key: What to read.
-        how: As `open` was asked.
-        counters: Added to.
-        owns_store: Whether the file closes the store.
-        limits: What it has a share in; its own where there are none.
-
-    Raises:
-        FormatError: There is no footer, or it is damaged; the hint says what may help.
-        StoreError: The store could not give the bytes.
-    """
+    """Open one object of a store; `limits` are those that it shares with other files."""
     name = store.url_of(key)
     try:
         with located(Where(key=name)):
@@ -104,12 +154,7 @@ async def open_file(
 
 
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
-    """Warn where the rows of a file may not be all that there were to be.
-
-    Args:
-        file: What was opened.
-        stacklevel: As of `warnings.warn`, counted from the caller.
-    """
+    """Warn where a file may not have all rows that its writer was given."""
     if file.state in (None, FileState.COMPLETE):
         return
     of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"
@@ -174,6 +219,8 @@ def open(
         owns_store = not isinstance(url, tuple)
         try:
             if following is not None:
+                from resilient_pq.reader.growing_file import GrowingFile, Watch  # noqa: PLC0415 (it imports this module)
+
                 watch = Watch(store, key, how, following)
                 return GrowingFile(watch, await watch.first(), how, owns_store=owns_store)
             file = await open_file(store, key, how, counters=FetchCounters(), owns_store=owns_store)

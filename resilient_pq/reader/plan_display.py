@@ -1,4 +1,4 @@
-"""What a read would cost, for people to look at before they pay: `File.plan`. Pure."""
+"""The requests and bytes that a read would cost, in words: `File.plan`. Pure."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ class PlannedRead:
         shown = {leaf for column in plan.shown for leaf in column.leaves}
         groups = [PlannedRowGroup(left.ordinal, 0, left.num_rows, left_out_by=left.by) for left in plan.left_out]
         for group in plan.row_groups:
-            chunks = tuple(_chunk(chunk, shown=chunk.leaf in shown) for chunk in group.chunks)
+            chunks = tuple(_planned_chunk(chunk, shown=chunk.leaf in shown) for chunk in group.chunks)
             groups.append(PlannedRowGroup(group.ordinal, group.num_rows_read, group.num_rows, chunks=chunks))
         groups.sort(key=lambda group: group.ordinal)
-        at_hand, wanted = _wanted(plan, tail)
-        return cls(tuple(groups), tuple(_requests(wanted, options)), sum(each.size for each in union(at_hand)))
+        at_hand, wanted = _split_by_tail(plan, tail)
+        return cls(tuple(groups), tuple(_merge_requests(wanted, options)), sum(each.size for each in union(at_hand)))
 
     def __repr__(self) -> str:
         """The same as `str` gives."""
@@ -141,27 +141,27 @@ class PlannedRead:
         for by in dict.fromkeys(group.left_out_by for group in self.row_groups):
             out = [str(group.ordinal) for group in self.row_groups if by is not None and group.left_out_by == by]
             if out:
-                lines.append(f"left out by {by}: row group{'' if len(out) == 1 else 's'} {_few(out)}")
+                lines.append(f"left out by {by}: row group{'' if len(out) == 1 else 's'} {_list_names(out)}")
         for group in read[:_MOST_SHOWN]:
             lines.append(f"row group {group.ordinal}: {group.num_rows:,} of {group.of_rows:,} rows")
-            lines += [f"  {_in_words(chunk)}" for chunk in group.chunks[:_MOST_SHOWN]]
-            lines += _rest(len(group.chunks), "column")
-        lines += _rest(len(read), "row group")
+            lines += [f"  {_describe_chunk(chunk)}" for chunk in group.chunks[:_MOST_SHOWN]]
+            lines += _count_rest(len(group.chunks), "column")
+        lines += _count_rest(len(read), "row group")
         for request in self.requests[:_MOST_SHOWN]:
             of = "" if request.file is None else f" of {request.file}"
             lines.append(f"request: bytes {request.start:,} to {request.end:,}{of}, {request.num_bytes:,}")
-        lines += _rest(count, "request")
+        lines += _count_rest(count, "request")
         return "\n".join(lines)
 
 
-def _chunk(chunk: ChunkRead, *, shown: bool) -> PlannedChunk:
+def _planned_chunk(chunk: ChunkRead, *, shown: bool) -> PlannedChunk:
     pages = chunk.pages
     if pages is None:
         return PlannedChunk(chunk.leaf.column_path, chunk.num_bytes, None, None, shown)
     return PlannedChunk(chunk.leaf.column_path, chunk.num_bytes, len(pages.pages), pages.num_pages, shown)
 
 
-def _wanted(plan: ReadPlan, tail: ObjectTail) -> tuple[list[ByteRange], list[tuple[str | None, ByteRange]]]:
+def _split_by_tail(plan: ReadPlan, tail: ObjectTail) -> tuple[list[ByteRange], list[tuple[str | None, ByteRange]]]:
     """The ranges that are at hand, and those to fetch, with the data file that each lies in."""
     at_hand, wanted = [], []
     for chunk in (chunk for group in plan.row_groups for chunk in group.chunks):
@@ -173,7 +173,7 @@ def _wanted(plan: ReadPlan, tail: ObjectTail) -> tuple[list[ByteRange], list[tup
     return at_hand, wanted
 
 
-def _requests(wanted: list[tuple[str | None, ByteRange]], options: FetchOptions) -> Iterator[PlannedRequest]:
+def _merge_requests(wanted: list[tuple[str | None, ByteRange]], options: FetchOptions) -> Iterator[PlannedRequest]:
     wanted.sort(key=lambda one: (one[0] or "", one[1]))
     of_files = {file: [each for _, each in found] for file, found in groupby(wanted, key=lambda one: one[0])}
     for file, requests in zip(of_files, merge_all(list(of_files.values()), options), strict=True):
@@ -183,16 +183,16 @@ def _requests(wanted: list[tuple[str | None, ByteRange]], options: FetchOptions)
             yield PlannedRequest(merged.range.start, merged.range.end, size, file)
 
 
-def _in_words(chunk: PlannedChunk) -> str:
+def _describe_chunk(chunk: PlannedChunk) -> str:
     pages = "" if chunk.num_pages is None else f"{chunk.num_pages:,} of {chunk.of_pages:,} pages, "
     return f"{chunk.column}: {pages}{chunk.num_bytes:,} bytes{'' if chunk.shown else ', for the filter'}"
 
 
-def _few(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     rest = len(names) - _MOST_SHOWN
     return ", ".join(names[:_MOST_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def _rest(count: int, what: str) -> list[str]:
+def _count_rest(count: int, what: str) -> list[str]:
     rest = count - _MOST_SHOWN
     return [f"and {rest:,} more {what}{'' if rest == 1 else 's'}"] if rest > 0 else []

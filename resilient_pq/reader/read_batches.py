@@ -1,4 +1,4 @@
-"""How a stream of rows is cut into reads: row groups that lie close together share one. Pure."""
+"""Batches of row groups that lie close together and are read together. Pure."""
 
 from __future__ import annotations
 
@@ -34,18 +34,12 @@ class ReadBatch:
 
     @cached_property
     def num_decoded(self) -> int:
-        """Bytes that its pages have when they are decompressed, as its footer says; nothing is believed below 0."""
+        """Bytes of its decompressed pages according to the footer."""
         return sum(chunk.num_decoded for group in self.row_groups for chunk in group.chunks)
 
 
-def portions(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> Iterator[ReadBatch]:
-    """Cut a read into portions, in its order.
-
-    Args:
-        row_groups: What to read.
-        gap: Row groups share a portion where at most this many bytes that nobody wants lie between them.
-        budget: Bytes that all portions may have that are read at one time; one has a small share of them.
-    """
+def cut_into_batches(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> Iterator[ReadBatch]:
+    """Cut a read into batches of row groups that lie at most `gap` bytes apart and take a small share of a budget."""
     most = min(_TOGETHER, budget // _SHARES)
     together: list[RowGroupRead] = []
     size = 0
@@ -62,7 +56,7 @@ def portions(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> It
 
 
 def _near(before: tuple[str | None, ByteRange] | None, after: tuple[str | None, ByteRange] | None, gap: int) -> bool:
-    """Whether a row group follows another one closely, in the same file; nothing is near what has no bytes."""
+    """Whether a row group follows another one closely, in the same file."""
     if before is None or after is None:
         return before is after
     (file, one), (other_file, other) = before, after

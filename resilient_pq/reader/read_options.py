@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, Self
@@ -59,11 +59,7 @@ class ReadOptions:
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
 
     def __post_init__(self) -> None:
-        """Check what would only show when a file is read.
-
-        Raises:
-            SchemaError: A setting is out of range.
-        """
+        """Refuse settings that are out of range."""
         for name, least in (("merge_gap", 0), ("block_bytes", 1), ("max_requests", 1), ("memory_budget", 1)):
             value: object = getattr(self, name)
             if not isinstance(value, int) or value < least:
@@ -102,9 +98,9 @@ class ReadOptions:
         moved = ttfb * bandwidth
         block = moved * _MOVING / (1 - _MOVING) / cls().max_requests
         return cls(
-            tail_bytes=_within(64 * KiB, moved * _TAIL_SHARE, 1 * MiB),
-            merge_gap=_within(64 * KiB, moved, 8 * MiB),
-            block_bytes=_within(1 * MiB, block, 8 * MiB),
+            tail_bytes=_clamp(64 * KiB, moved * _TAIL_SHARE, 1 * MiB),
+            merge_gap=_clamp(64 * KiB, moved, 8 * MiB),
+            block_bytes=_clamp(1 * MiB, block, 8 * MiB),
         )
 
     @cached_property
@@ -116,7 +112,7 @@ class ReadOptions:
         return FetchOptions(merge, self.max_requests, self.memory_budget)
 
 
-def _within(least: int, size: float, most: int) -> int:
+def _clamp(least: int, size: float, most: int) -> int:
     return int(min(max(size, least), most))
 
 
@@ -125,7 +121,7 @@ DEFAULT_OPTIONS: Final = ReadOptions()
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How files are read: what `open` and its like were asked, checked.
+    """The checked arguments of `open` that say how files are read.
 
     Attributes:
         verify: Whether checksums are compared.
@@ -141,11 +137,7 @@ class ReadSettings:
 
     @classmethod
     def checked(cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None) -> Self:
-        """Take the arguments of `open`.
-
-        Raises:
-            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
-        """
+        """The checked arguments of `open`."""
         policy = OnDamage.RAISE
         if on_damage != policy:
             policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
@@ -157,15 +149,39 @@ class ReadSettings:
         return cls(verify, policy, on_lost, chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How a file is followed that is still being written.
+
+    Attributes:
+        poll_seconds: Between two looks at the file while it has nothing new.
+        wait: What waits that long: a coroutine function that takes seconds.
+
+    Raises:
+        SchemaError: `poll_seconds` is no number above 0, or `wait` cannot be called.
+    """
+
+    poll_seconds: float = 1.0
+    wait: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        """Refuse settings with which waiting is not possible."""
+        seconds: object = self.poll_seconds
+        if not isinstance(seconds, int | float) or not seconds > 0:
+            raise SchemaError(f"poll_seconds is {seconds!r}; it is a number above 0")
+        if not callable(self.wait):
+            raise SchemaError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
+
+
 class Tails:
-    """What opening files has brought, kept as far as there is room for it: what lies in it costs no request."""
+    """The tails of open files, kept within a budget: what lies in them costs no request."""
 
     def __init__(self, most_bytes: int) -> None:
         """Keep at most so many bytes, of all files together; of one file that is alone, in any case."""
         self._left = most_bytes
         self._first = True
 
-    def kept(self, tail: ObjectTail) -> ObjectTail:
+    def keep(self, tail: ObjectTail) -> ObjectTail:
         """The tail, without its bytes where there is no more room for them."""
         if len(tail.data) > self._left and not self._first:
             return ObjectTail(tail.info, tail.info.size, b"")
@@ -176,7 +192,7 @@ class Tails:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """What all reads have a share in, whichever file they are of.
+    """Limits that all reads share, whichever file they are of.
 
     Attributes:
         requests: Requests under way.

@@ -1,4 +1,4 @@
-"""What a caller asked for, worked out: byte ranges, and the Arrow types that they become. Pure."""
+"""The plan of a read: the byte ranges to fetch, and the Arrow types that they become. Pure."""
 
 from __future__ import annotations
 
@@ -27,6 +27,28 @@ from resilient_pq.reader.filter.filters import Filter, Term, filter_of
 Strings: TypeAlias = Literal["plain", "view"]
 #: Rows wanted: all terms of a list, or of one of several lists.
 Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadQuery:
+    """The query of a caller: the arguments of `File.read`.
+
+    Raises:
+        SchemaError: `limit` is no number of rows, or `strings` no layout of strings.
+    """
+
+    columns: Sequence[str] | None = None
+    row_groups: Sequence[int] | None = None
+    filters: Filters | None = None
+    limit: int | None = None
+    strings: Strings = "plain"
+
+    def __post_init__(self) -> None:
+        """Refuse arguments that are wrong for every file."""
+        check_limit(self.limit)
+        if self.strings not in get_args(Strings):
+            words = " or ".join(map(repr, get_args(Strings)))
+            raise SchemaError(f"strings is {self.strings!r}, which is no layout of strings", hint=f"strings={words}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +108,7 @@ class RowGroupLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """A request, worked out.
+    """What a read has to fetch.
 
     Attributes:
         columns: The top-level columns asked for, in the order asked for, each with the leaves wanted of it; behind
@@ -116,7 +138,7 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What to read, and the Arrow types and the parts of columns that it becomes."""
+    """A plan, with the Arrow types and the parts of columns that its chunks become."""
 
     plan: ReadPlan
     field: Field
@@ -124,14 +146,7 @@ class ReadRequest:
 
     @classmethod
     def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, fields: ColumnFields) -> ReadRequest:
-        """What a plan becomes.
-
-        The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
-
-        Raises:
-            SchemaError: `strings` is no layout of strings.
-        """
-        check_strings(strings)
+        """The request of a plan; the file's key-value metadata stay with its schema."""
         branches = branches_of(contents.schema, plan.shown)
         field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
         if strings == "view":
@@ -142,18 +157,7 @@ class ReadRequest:
 def plan_read(
     contents: Contents, columns: Sequence[str] | None, row_groups: Sequence[int] | None, filters: Any = None
 ) -> ReadPlan:
-    """Work out which chunks a request needs.
-
-    Args:
-        contents: The file.
-        columns: Names of columns, or paths of fields inside of them, see `Schema.select`; None for all.
-        row_groups: Ordinals of row groups; None for all.
-        filters: Which rows, see `filters.filter_of`; None for all.
-
-    Raises:
-        SchemaError: There is no such column or row group, or no such filter can be.
-        FormatError: A chunk is not where it can be.
-    """
+    """The row groups and chunks to read; columns as of `Schema.select`, filters as of `filter_of`."""
     if isinstance(columns, str):
         raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
     selected = tuple(contents.schema.select(columns))
@@ -177,15 +181,7 @@ def plan_read(
 
 
 def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> Sequence[int]:
-    """The ordinals of the row groups of a request.
-
-    Args:
-        contents: The file.
-        row_groups: Those asked for; None for all.
-
-    Raises:
-        SchemaError: There is no such row group.
-    """
+    """The ordinals of the row groups asked for, all for None."""
     num_row_groups = len(contents.metadata.row_groups)
     if isinstance(row_groups, int):
         raise SchemaError("row_groups is one number; it is a list of them", hint=f"row_groups=[{row_groups}]")
@@ -224,18 +220,7 @@ def next_wave(groups: Sequence[RowGroupRead], num_rows: int) -> int:
 
 
 def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | None = None) -> ChunkRead:
-    """One chunk of a row group.
-
-    Args:
-        contents: The file.
-        ordinal: Of the row group.
-        leaf: The column.
-        cut_at: Where a chunk that is said to go on behind it ends; None refuses what goes beyond the data.
-
-    Raises:
-        FormatError: The footer does not say where it is, or it is not where it can be.
-        UnsupportedError: It is encrypted.
-    """
+    """One chunk of a row group; it must end with the data, or is cut at `cut_at`."""
     row_group = contents.metadata.row_groups[ordinal]
     column = row_group.columns[leaf.ordinal]
     metadata = column.meta_data
@@ -259,28 +244,13 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
                 raise FormatError(f"a column chunk is said to begin at {start:,}, behind the end of the file")
             end = min(end, cut_at)
     quirks = Quirks.of(contents.metadata.created_by)
-    # What we laid out is counted right, whoever encoded it: a recovery leaves the maker's name as it was.
+    # Sizes that this library wrote are right, whatever the maker's name: a recovery does not change that.
     laid_by_us = CRC_KEY in key_values(metadata.key_value_metadata)
     slack = 0 if laid_by_us else max(min(quirks.uncounted_bytes, data_end - end), 0)
     return ChunkRead(ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file)
 
 
-def check_strings(strings: object) -> None:
-    """Refuse what is no layout of strings.
-
-    Raises:
-        SchemaError: It is not.
-    """
-    if strings not in get_args(Strings):
-        words = " or ".join(map(repr, get_args(Strings)))
-        raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
-
-
 def check_limit(limit: object) -> None:
-    """Refuse what is no number of rows.
-
-    Raises:
-        SchemaError: It is not.
-    """
+    """Refuse what is no number of rows, with a SchemaError."""
     if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
         raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")

@@ -1,9 +1,8 @@
 """Row groups on their way from bytes to Arrow arrays: which threads fetch, decode and assemble what. An async shell.
 
-The unit of work is a column chunk of a row group. Whoever decodes the last chunk of a column assembles it, so that
-its values are still in the caches, and its levels are soon let go of. Where a store can be read from threads, they
-read what they decode themselves, and nothing goes through the event loop; elsewhere the loop fetches in one wave, and
-hands to the threads what arrives.
+The unit of work is a column chunk of a row group. The thread that decodes the last chunk of a column assembles it,
+while its values are still in the caches, and frees its levels. Where a store can be read from threads, each thread
+reads what it decodes; elsewhere the event loop fetches all chunks in one wave (`arriving_chunks`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
@@ -33,6 +31,7 @@ from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectRange, OpenObject
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.arriving_chunks import decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged_row_groups import DamagedChunk, DamagedRowGroups, DecodedRowGroup
 from resilient_pq.reader.decoder import decode, decode_parts
@@ -44,7 +43,7 @@ T = TypeVar("T")
 
 #: Neighbours are read and decoded as one piece of work up to this size: less is done sooner than handed to a thread.
 _TOGETHER: Final = 128 * KiB
-#: Bytes that nobody wants between them are read over up to this many: another call costs as much.
+#: Gaps of at most so many bytes are read over: another call costs as much.
 _GAP: Final = 4 * KiB
 
 
@@ -66,12 +65,7 @@ class RowGroupArrays:
 class RowGroupReader:
     """Reads row groups of one file."""
 
-    def __init__(
-        self,
-        objects: ChunkObjects,
-        how: ReadSettings,
-        limits: ReadLimits,
-    ) -> None:
+    def __init__(self, objects: ChunkObjects, how: ReadSettings, limits: ReadLimits) -> None:
         """Read nothing yet."""
         self._objects = objects
         self._how = how
@@ -84,31 +78,20 @@ class RowGroupReader:
             return await asyncio.to_thread(function, *args)
 
     async def read(self, request: ReadRequest, groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-        """Fetch, decode and assemble row groups, and what is left of those that are damaged.
-
-        Raises:
-            FormatError: They are damaged, and that is an error.
-            StoreError: The store could not give the bytes.
-        """
-        work = await off_loop(
-            sum(len(columns) for group in groups for columns in group.columns),
-            _Work,
-            request,
-            groups,
-            self._objects,
-            self._how,
-        )
+        """Fetch, decode and assemble row groups; damaged ones are salvaged where that is asked for."""
+        num_chunks = sum(len(columns) for group in groups for columns in group.columns)
+        work = await off_loop(num_chunks, RowGroupWork, request, groups, self._objects, self._how)
         files = [piece.chunk.file for piece in work.pieces if piece.chunk.file is not None]
         if files:
             await self._objects.pin(files)
         opener = self._objects.opener
         if opener is None:
-            await self._decode_arriving(work)
+            await decode_arriving(work, self._objects, self.in_thread, max_waiting=2 * self._max_threads)
         else:
             await self._read_in_threads(work, opener)
-        return [await self._finished(request, work, i) for i in range(len(groups))]
+        return [await self._result(request, work, i) for i in range(len(groups))]
 
-    async def _finished(self, request: ReadRequest, work: _Work, i: int) -> RowGroupArrays:
+    async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
         group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
         doubtful = work.doubtful[i]
         if done is not None and not doubtful:
@@ -116,50 +99,17 @@ class RowGroupReader:
         if not damaged and request.plan.filter is None:
             return RowGroupArrays(work.arrays[i], group.num_rows_read)
         if (damaged or doubtful) and group.rows is not None:
-            # What is left of it is found out row by row, for all of them; and so is what is wanted, where the index
-            # that told which rows could be is seen to be wrong.
+            # Salvage works on whole row groups; and where the index that selected rows is wrong, all rows are filtered.
             (found,) = await self.read(request, [group.whole])
             return found
-        salvage = DamagedRowGroups(self._objects, self._how)
-        left = await salvage.rows_left(request.plan.columns, group, work.columns(i), damaged)
+        damaged_groups = DamagedRowGroups(self._objects, self._how)
+        left = await damaged_groups.salvage(request.plan.columns, group, work.columns(i), damaged)
         return await self.in_thread(work.assembled, left)
 
-    # -- as bytes arrive -------------------------------------------------------------------------
-
-    async def _decode_arriving(self, work: _Work) -> None:
-        # What has arrived and waits for a thread is held beside the budget of the fetch: so that is little.
-        waiting = asyncio.Semaphore(2 * self._max_threads)
-        threads = asyncio.Semaphore(work.threads_worth)
-
-        async def decode_some(group: Sequence[tuple[_Piece, Sequence[memoryview]]]) -> None:
-            try:
-                async with threads:
-                    again = await self.in_thread(work.decode_some, group)
-                for piece in again:
-                    # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-                    with located(Where(key=self._objects.url_of(piece.chunk.file))):
-                        data = await self._objects.read(piece.chunk.whole)
-                    await self.in_thread(work.decode_again, piece, data)
-            finally:
-                waiting.release()
-
-        wave = self._objects.fetch([piece.chunk for piece in work.pieces])
-        first: BaseException | None = None
-        try:
-            async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
-                async for group in arriving:
-                    await waiting.acquire()
-                    found = [(work.pieces[position], parts) for position, parts in group]
-                    tasks.create_task(decode_some(found))
-        except BaseExceptionGroup as group:
-            first = group.exceptions[0]  # each of them names its own place; one is enough
-        if first is not None:  # raised here, as in the clause its context would be the group that it is in
-            raise first
-
-    # -- in threads that read --------------------------------------------------------------------
-
-    async def _read_in_threads(self, work: _Work, opener: Callable[[ObjectInfo], OpenObject]) -> None:
-        jobs = await off_loop(len(work.pieces), _Jobs, work, self._objects, opener, self._how.options.memory_budget)
+    async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:
+        jobs = await off_loop(
+            len(work.pieces), _ReadQueue, work, self._objects, opener, self._how.options.memory_budget
+        )
         busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
         try:
             # One that fails makes the others end soon; these are waited for, so that no file stays open.
@@ -173,8 +123,8 @@ class RowGroupReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """A chunk, and where what it becomes belongs: the row group, the column, and the leaf within that."""
+class ChunkTask:
+    """A chunk, and the positions of its row group, its column, and its leaf within the column."""
 
     chunk: ChunkRead
     group: int
@@ -182,23 +132,20 @@ class _Piece:
     leaf: int
 
 
-class _Work:
-    """Chunks become columns, and these arrays; any number of threads take part."""
+class RowGroupWork:
+    """The chunks of a read that become arrays, decoded by any number of threads."""
 
     def __init__(
-        self,
-        request: ReadRequest,
-        groups: Sequence[RowGroupRead],
-        objects: ChunkObjects,
-        how: ReadSettings,
+        self, request: ReadRequest, groups: Sequence[RowGroupRead], objects: ChunkObjects, how: ReadSettings
     ) -> None:
+        """Note where each chunk belongs; decode nothing yet."""
         self.groups = groups
         self.arrays: list[list[Any]] = [[None] * request.plan.num_shown for _ in groups]
         self.done: list[RowGroupArrays | None] = [None] * len(groups)
         self.damaged: list[list[DamagedChunk]] = [[] for _ in groups]
         self.doubtful = [False] * len(groups)
         self.pieces = [
-            _Piece(chunk, i, column, leaf)
+            ChunkTask(chunk, i, column, leaf)
             for i, group in enumerate(groups)
             for column, chunks in enumerate(group.columns)
             for leaf, chunk in enumerate(chunks)
@@ -207,7 +154,7 @@ class _Work:
         self._objects = objects
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
-        # Whether the strings of each column come as views; what only the filter asks for stands behind those shown.
+        # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
         self._views = [has_views(field) for field in request.field.children]
         self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
         self._leaves: list[list[list[LeafColumn | None]]] = [
@@ -219,15 +166,13 @@ class _Work:
     @property
     def threads_worth(self) -> int:
         """How many threads at most should decode the chunks, one or more."""
+        if len(self.pieces) <= 1:
+            return 1
         sizes = ((piece.chunk.num_decoded, piece.chunk.metadata.codec) for piece in self.pieces)
-        return min(READING.threads_worth(sizes), max(len(self.pieces), 1))
+        return min(READING.threads_worth(sizes), len(self.pieces))
 
-    def decode_some(self, group: Sequence[tuple[_Piece, Sequence[memoryview]]]) -> list[_Piece]:
-        """Decode chunks; gives those of which all bytes are to be read again."""
-        return [piece for piece, parts in group if not self.decode(piece, parts)]
-
-    def decode(self, piece: _Piece, parts: Sequence[memoryview]) -> bool:
-        """Decode a chunk, and assemble its column where it was the last; False: all its bytes are to be read again."""
+    def decode(self, piece: ChunkTask, parts: Sequence[memoryview]) -> bool:
+        """Decode a chunk, and assemble its column after the last one; False where its bytes are to be read again."""
         chunk = piece.chunk
         try:
             column = decode_parts(chunk, parts, verify=self._verify, views=self._views[piece.column])
@@ -236,15 +181,15 @@ class _Work:
             is_damage = isinstance(error, FormatError)
             if not is_damage or (self._raises and chunk.pages is None and not isinstance(error, ChecksumError)):
                 raise error from error.__cause__
-            # Of pages, it may be the index that is wrong; and it may have told which rows can be wanted.
+            # Where only some pages are read, the index that names them may be wrong, and so may its choice of rows.
             if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
                 self.doubtful[piece.group] = True
             return False
         self._add(piece, column, None if chunk.pages is None else chunk.pages.covered)
         return True
 
-    def decode_again(self, piece: _Piece, data: memoryview) -> None:
-        """Decode a chunk read again, whole; where it is damaged still and that is no error, keep it for later."""
+    def decode_again(self, piece: ChunkTask, data: memoryview) -> None:
+        """Decode a whole chunk that was read again; keep it for salvage where it is damaged and that is no error."""
         chunk = piece.chunk.whole
         with located(Where(key=self._objects.url_of(chunk.file))):
             try:
@@ -261,7 +206,7 @@ class _Work:
         wanted = self._request.plan.filter
         return chunk.pages is not None and wanted is not None and chunk.leaf in wanted.leaves
 
-    def _add(self, piece: _Piece, column: LeafColumn, covered: Rows | None) -> None:
+    def _add(self, piece: ChunkTask, column: LeafColumn, covered: Rows | None) -> None:
         rows = self.groups[piece.group].rows
         if rows is not None:
             covered = covered or (range(self.groups[piece.group].num_rows),)
@@ -296,13 +241,13 @@ class _Work:
         return {leaf.leaf.ordinal: leaf for leaf in chain(*self._leaves[i]) if leaf is not None}
 
     def _select(self, i: int) -> None:
-        """Assemble the rows of a whole row group that are wanted: soon, as they may be few of what was decoded."""
+        """Assemble the wanted rows of a row group at once, as they may be few of the decoded ones."""
         group = self.groups[i]
         self.done[i] = self.assembled(DecodedRowGroup(group, self.columns(i), group.num_rows_read))
         self._leaves[i].clear()
 
     def assembled(self, group: DecodedRowGroup) -> RowGroupArrays:
-        """The arrays of what is left of a row group, and is wanted."""
+        """The arrays of the wanted rows of a row group."""
         wanted, columns, num_rows = self._request.plan.filter, group.columns, group.num_rows
         if wanted is not None:
             with located(Where(row_group=group.read.ordinal)):
@@ -319,44 +264,39 @@ class _Work:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """What a thread reads and decodes as one piece of work.
+class _ReadUnit:
+    """What a thread reads and decodes at once: chunks of one read, or one chunk of which some pages are wanted.
 
     Attributes:
-        reads: Bytes that are read at once.
-        pieces: The chunks in them, each with where its ranges lie. Several are in one read; one alone, of which only
-            some pages are wanted, may be in several.
+        reads: The bytes to read.
+        pieces: The chunks in them, each with the places of its ranges.
         size: Bytes that are read.
         useful_bytes: Bytes of those that are wanted.
     """
 
     reads: tuple[ObjectRange, ...]
-    pieces: tuple[tuple[_Piece, tuple[ObjectRange, ...]], ...]
+    pieces: tuple[tuple[ChunkTask, tuple[ObjectRange, ...]], ...]
     size: int
     useful_bytes: int
 
 
-def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Stretch]:
-    """What to read, row group by row group; of each the largest first, so that the threads end at the same time.
-
-    Raises:
-        FormatError: A chunk does not lie within its object.
-    """
+def _read_units(pieces: Sequence[ChunkTask], objects: ChunkObjects) -> Iterator[_ReadUnit]:
+    """The units of all row groups; of each row group the largest first, so that the threads end at the same time."""
     for _, of_group in groupby(pieces, key=attrgetter("group")):
         placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
         placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range.start))
-        stretches: list[_Stretch] = []
-        found: list[list[tuple[_Piece, tuple[ObjectRange, ...]]]] = []
+        units: list[_ReadUnit] = []
+        found: list[list[tuple[ChunkTask, tuple[ObjectRange, ...]]]] = []
         for one in placed:
             if len(one[1]) > 1:
                 size = sum([place.range.size for place in one[1]])
-                stretches.append(_Stretch(one[1], (one,), size, size))
+                units.append(_ReadUnit(one[1], (one,), size, size))
             elif found and _together(found[-1][0][1][0], found[-1][-1][1][0], one[1][0]):
                 found[-1].append(one)
             else:
                 found.append([one])
-        stretches += [_stretch(together) for together in found]
-        yield from sorted(stretches, key=attrgetter("size"), reverse=True)
+        units += [_merged_unit(together) for together in found]
+        yield from sorted(units, key=attrgetter("size"), reverse=True)
 
 
 def _together(first: ObjectRange, last: ObjectRange, following: ObjectRange) -> bool:
@@ -365,32 +305,28 @@ def _together(first: ObjectRange, last: ObjectRange, following: ObjectRange) -> 
     return near and first.info is following.info and following.range.end - first.range.start <= _TOGETHER
 
 
-def _stretch(pieces: Sequence[tuple[_Piece, tuple[ObjectRange, ...]]]) -> _Stretch:
-    """Chunks that are read at once."""
+def _merged_unit(pieces: Sequence[tuple[ChunkTask, tuple[ObjectRange, ...]]]) -> _ReadUnit:
+    """One unit of chunks that lie close together."""
     first = pieces[0][1][0]
     if len(pieces) == 1:
-        return _Stretch((first,), tuple(pieces), first.range.size, first.range.size)
+        return _ReadUnit((first,), tuple(pieces), first.range.size, first.range.size)
     ranges = [place.range for _, places in pieces for place in places]
     read = ByteRange(first.range.start, max([each.end for each in ranges]))
     useful_bytes = sum([each.size for each in union(ranges)])
-    return _Stretch((ObjectRange(first.info, read),), tuple(pieces), read.size, useful_bytes)
+    return _ReadUnit((ObjectRange(first.info, read),), tuple(pieces), read.size, useful_bytes)
 
 
-class _Jobs:
-    """Stretches of bytes with one or more chunks, for threads to take until there are none left."""
+class _ReadQueue:
+    """Read units, for threads to take until there are none left."""
 
     def __init__(
-        self,
-        work: _Work,
-        objects: ChunkObjects,
-        opener: Callable[[ObjectInfo], OpenObject],
-        memory_budget: int,
+        self, work: RowGroupWork, objects: ChunkObjects, opener: Callable[[ObjectInfo], OpenObject], memory_budget: int
     ) -> None:
         self.counters = FetchCounters()
         self._work = work
         self._objects = objects
         self._opener = opener
-        self._waiting = deque(_stretches(work.pieces, objects))
+        self._waiting = deque(_read_units(work.pieces, objects))
         self._budget = memory_budget
         self._held = 0
         self._changed = threading.Condition()
@@ -406,16 +342,16 @@ class _Jobs:
         opened: OpenObject | None = None
         info: ObjectInfo | None = None
         try:
-            while (stretch := self._take()) is not None:
+            while (unit := self._take()) is not None:
                 try:
-                    if opened is None or stretch.reads[0].info is not info:
+                    if opened is None or unit.reads[0].info is not info:
                         if opened is not None:
                             opened.close()
-                        opened, info = None, stretch.reads[0].info
+                        opened, info = None, unit.reads[0].info
                         opened = self._opener(info)
-                    self._do(stretch, opened)
+                    self._do(unit, opened)
                 finally:
-                    self._done(stretch)
+                    self._done(unit)
         except BaseException:
             self.drop()
             raise
@@ -423,8 +359,8 @@ class _Jobs:
             if opened is not None:
                 opened.close()
 
-    def _take(self) -> _Stretch | None:
-        """The next stretch, as soon as there is memory for it; one at a time is taken whatever its size."""
+    def _take(self) -> _ReadUnit | None:
+        """The next unit, as soon as there is memory for it; one at a time is taken whatever its size."""
         with self._changed:
             while self._waiting:
                 size = self._waiting[0].size
@@ -434,19 +370,19 @@ class _Jobs:
                 self._changed.wait()
         return None
 
-    def _done(self, stretch: _Stretch) -> None:
+    def _done(self, unit: _ReadUnit) -> None:
         with self._changed:
-            self._held -= stretch.size
+            self._held -= unit.size
             self._changed.notify_all()
 
-    def _do(self, stretch: _Stretch, opened: OpenObject) -> None:
-        data = [opened.read(place.range.start, place.range.end) for place in stretch.reads]
-        self._count(data, useful_bytes=stretch.useful_bytes)
-        for piece, places in stretch.pieces:
+    def _do(self, unit: _ReadUnit, opened: OpenObject) -> None:
+        data = [opened.read(place.range.start, place.range.end) for place in unit.reads]
+        self._count(data, useful_bytes=unit.useful_bytes)
+        for piece, places in unit.pieces:
             if len(places) > 1:
                 parts = data
             else:
-                wanted, start = places[0].range, stretch.reads[0].range.start
+                wanted, start = places[0].range, unit.reads[0].range.start
                 parts = [data[0][wanted.start - start : wanted.end - start]]
             if not self._work.decode(piece, parts):
                 place = self._objects.place_of(piece.chunk)

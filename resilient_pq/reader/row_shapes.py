@@ -25,7 +25,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def neighbours(column: Selection) -> Iterator[tuple[Leaf, Leaf, Depth]]:
-    """Each two leaves of a column that stand beside each other, and how deep what lies above both is."""
+    """Each pair of neighbouring leaves of a column, and the levels of the deepest node above both."""
     for one, other in pairwise(column.leaves):
         node, definition, repetition = column.node, 0, 0
         for depth in range(min(len(one.path), len(other.path))):

@@ -33,18 +33,18 @@ Arriving: TypeAlias = AsyncGenerator[RowGroupArrays, None]
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """A portion of a stream, and what reads it.
+    """A batch of a stream, and what reads it.
 
     Attributes:
-        portion: What to read; without row groups where reading it can only fail.
+        batch: What to read; without row groups where reading it can only fail.
         read: Reads row groups of it.
     """
 
-    portion: ReadBatch
+    batch: ReadBatch
     read: ReadRowGroups
 
 
-#: What a stream reads, in order; to say what comes next may take reading indexes.
+#: The jobs of a stream, in order; planning the next one may read indexes.
 Jobs: TypeAlias = AsyncGenerator[BatchJob, None]
 
 
@@ -57,7 +57,7 @@ class Batches(AsyncIterator[Table]):
     """
 
     def __init__(self, field: Callable[[], Field], tables: AsyncGenerator[Table, None]) -> None:
-        """Take over a generator, and what gives its struct; `File.batches` is the way to get a stream."""
+        """Use `File.batches` instead."""
         self._field = field
         self._tables = tables
         self._stopped: Exception | None = None
@@ -68,12 +68,12 @@ class Batches(AsyncIterator[Table]):
         field: Callable[[], Field],
         arriving: Arriving,
         batch_rows: int,
-        tell: Callable[[Sequence[LostRegion]], None],
+        report: Callable[[Sequence[LostRegion]], None],
         *,
         limit: int | None = None,
     ) -> Self:
         """The rows of row groups, in their order; the arguments are those of `batches_of`."""
-        return cls(field, batches_of(field, arriving, batch_rows=batch_rows, tell=tell, limit=limit))
+        return cls(field, batches_of(field, arriving, batch_rows=batch_rows, report=report, limit=limit))
 
     @property
     def schema(self) -> nanoarrow.Schema:
@@ -85,11 +85,7 @@ class Batches(AsyncIterator[Table]):
         return self._field().to_c().__arrow_c_schema__()
 
     async def __anext__(self) -> Table:
-        """The next batch.
-
-        Raises:
-            UnsupportedError: There were more, but the stream was closed, or a wait for one was cancelled.
-        """
+        """The next batch; an error where the stream was ended before its last one."""
         self.refuse_stopped()
         try:
             return await anext(self._tables)
@@ -138,11 +134,7 @@ def _has_ended(tables: AsyncGenerator[Table, None]) -> bool:
 
 
 def check_batch_rows(batch_rows: int) -> None:
-    """Refuse what no batch can have.
-
-    Raises:
-        SchemaError: `batch_rows` is no whole number, or less than 1.
-    """
+    """Refuse a number of rows that no batch can have."""
     count: object = batch_rows
     if not isinstance(count, Integral) or count < 1:
         raise SchemaError(f"batch_rows is {batch_rows!r}; it is a whole number, at least 1")
@@ -153,25 +145,14 @@ async def batches_of(
     arriving: Arriving,
     *,
     batch_rows: int,
-    tell: Callable[[Sequence[LostRegion]], None],
+    report: Callable[[Sequence[LostRegion]], None],
     limit: int | None = None,
 ) -> AsyncGenerator[Table, None]:
-    """Rows in batches.
-
-    Args:
-        field: Gives the struct that the rows are, quickly once some arrived.
-        arriving: The rows of each row group; closed at the end.
-        batch_rows: Rows of a batch, at most; one ends with its row group.
-        tell: Called with what is lost of a row group, before its rows are given.
-        limit: Rows at most; what lies behind them is not taken. None for all.
-
-    Raises:
-        ResilientPQError: The first error of a row group, when all rows before it were given.
-    """
+    """Rows in batches; `report` is called with what is lost of a row group before its rows are given."""
     left = limit
     async with aclosing(arriving):
         while left != 0 and (rows := await anext(arriving, None)) is not None:
-            tell(rows.lost)
+            report(rows.lost)
             num_arrays = len(rows.arrays)
             table = await off_loop(num_arrays, Table, field(), [rows.arrays], rows.num_rows)
             if left is not None:
@@ -182,20 +163,9 @@ async def batches_of(
 
 
 async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
-    """The rows of each row group, in order; those behind are fetched and decoded meanwhile.
-
-    The next job is under way whatever its size. Further ones are while all that is read ahead, in bytes that were
-    requested and in rows that wait, stays within the budget. Nothing is begun but when the consumer comes for more,
-    but that the job behind those is asked for, which may have to read indexes.
-
-    Args:
-        jobs: What to read; the next one is asked for when there is room for it. Closed at the end.
-        fetch: How many bytes are read ahead, `memory_budget`, and how many jobs, `max_requests`.
-
-    Raises:
-        ResilientPQError: The first error of a row group, when all before it were given. What a row group fails with
-            that nobody reached is dropped.
-    """
+    """The rows of each row group, in order, while others behind them are fetched and decoded within a budget."""
+    # The next job is under way whatever its size; further ones while the bytes requested and the rows that wait stay
+    # within the budget. A job begins only when the consumer asks for rows, but its plan may be asked for before.
     ahead = _Ahead(jobs, fetch.memory_budget, fetch.max_requests)
     try:
         while True:
@@ -206,7 +176,7 @@ async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
             try:
                 found = (await ahead.running[0].task)[0]
             except ResilientPQError:
-                if len(job.portion.row_groups) <= 1:
+                if len(job.batch.row_groups) <= 1:
                     raise
                 found = None
             ahead.running.popleft()
@@ -216,14 +186,14 @@ async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
                     yield rows
                 continue
             # One of several row groups failed: the rows before it are given all the same.
-            for group in job.portion.row_groups:
+            for group in job.batch.row_groups:
                 yield (await job.read([group]))[0]
     finally:
         await ahead.cancel()
 
 
 class _Ahead:
-    """What is being read, or was and waits to be taken, in order."""
+    """The jobs under way or done whose rows were not taken yet, in order."""
 
     def __init__(self, jobs: Jobs, budget: int, most: int) -> None:
         self.running: deque[_Running] = deque()
@@ -234,50 +204,46 @@ class _Ahead:
         self._growth = 0.0  # decoded bytes for each one fetched, the most of any job so far
 
     async def begin(self, *, also_none: bool = False) -> None:
-        """Begin as many jobs as there is room for, and one in any case.
-
-        One that has to be worked out first is waited for only where nothing else is under way.
-
-        Args:
-            also_none: Never wait: rows are there to be given.
-        """
+        """Begin as many jobs as the budget allows; waits for the first one to be planned, but not with `also_none`."""
         while True:
             if self._following is None:
-                self._following = asyncio.ensure_future(_next(self._jobs))
+                self._following = asyncio.ensure_future(_next_job(self._jobs))
                 await asyncio.sleep(0)  # what need not read anything is known then
             if (self.running or also_none) and not _succeeded(self._following):
                 return
             job = await self._following
             if job is None:
                 return
-            held = sum(self._size(one) for one in self.running)
-            full = len(self.running) >= self._most or held + self._expected(job.portion) > self._budget
-            if self.running and full:
+            if self.running and self._is_full(job):
                 return
-            self.running.append(_Running(job, asyncio.ensure_future(_measured(job))))
+            self.running.append(_Running(job, asyncio.ensure_future(_read_and_measure(job))))
             self._following = None
+
+    def _is_full(self, following: BatchJob) -> bool:
+        held = sum(self._size(one) for one in self.running)
+        return len(self.running) >= self._most or held + self._expected(following.batch) > self._budget
 
     def _size(self, one: _Running) -> int:
         """Bytes that a job holds; until it is done, those that it is expected to."""
         if not _succeeded(one.task):
-            return self._expected(one.job.portion)
+            return self._expected(one.job.batch)
         size = one.task.result()[1]
-        self._growth = max(self._growth, size / max(one.job.portion.num_bytes, 1))
+        self._growth = max(self._growth, size / max(one.job.batch.num_bytes, 1))
         return size
 
-    def _expected(self, portion: ReadBatch) -> int:
-        """What is fetched and what becomes of it, which lie side by side for a while."""
-        return portion.num_bytes + max(portion.num_decoded, int(portion.num_bytes * self._growth))
+    def _expected(self, batch: ReadBatch) -> int:
+        """Bytes of the fetched chunks and of their decoded rows, which are in memory together for a while."""
+        return batch.num_bytes + max(batch.num_decoded, int(batch.num_bytes * self._growth))
 
     async def cancel(self) -> None:
-        """End what is under way, and wait until it has ended."""
+        """Cancel all jobs, and wait until they have ended."""
         tasks: list[asyncio.Task[Any]] = [one.task for one in self.running]
         if self._following is not None:
             tasks.append(self._following)
         self.running.clear()
         for task in tasks:
             task.cancel()
-        # What they may have failed with is of rows that nobody asked for: it is taken and dropped.
+        # Their errors are dropped: nobody asked for these rows.
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._jobs.aclose()
 
@@ -290,8 +256,8 @@ class _Running:
     task: asyncio.Task[tuple[list[RowGroupArrays], int]]
 
 
-async def _measured(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
-    found = await job.read(job.portion.row_groups)
+async def _read_and_measure(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
+    found = await job.read(job.batch.row_groups)
 
     def size() -> int:
         return sum(num_bytes(BufferPart.of(array)) for rows in found for array in rows.arrays)
@@ -299,7 +265,7 @@ async def _measured(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
     return found, await off_loop(sum(len(rows.arrays) for rows in found), size)
 
 
-async def _next(jobs: Jobs) -> BatchJob | None:
+async def _next_job(jobs: Jobs) -> BatchJob | None:
     return await anext(jobs, None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resilient_pq.damage.chunk_salvage import next_page
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import Where, located
 from resilient_pq.io import RetryPolicy, with_retry
@@ -89,7 +88,7 @@ async def _check(known: Reconstruction, progress: Progress | None) -> Report:
     contents = known.contents
     if contents is None:
         return _report(known.source, None, Outcome.NOTHING, RetainedRows((), ()), list(known.findings), {})
-    examined = await examine(known, Means(search=next_page), progress)
+    examined = await examine(known, Means(), progress)
     known = examined.known
     findings = [*known.findings, *examined.findings]
     num_chunks = known.num_chunks

@@ -20,7 +20,7 @@ from resilient_pq.io.resolve import reach
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.reading import read_contents
+from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 from resilient_pq.recovery.evidence.records import survey as surveying
 from resilient_pq.recovery.evidence.records.survey import Survey

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from resilient_pq.damage.chunk_salvage import next_page
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import (
     NothingToRecoverError,
@@ -219,7 +218,7 @@ async def salvage(
             others = Siblings(siblings, storage_options)
             known, copies = await merged([await reconstruct(source, given, others) for source in sources])
             repair = with_bit_turned_back if options.repair_bits else None
-            means = Means(copies, repair, next_page, options.keep_unplaced)
+            means = Means(copies, repair, options.keep_unplaced)
             request = _Request(target, policy, options.verify, means, options.only_damaged)
             report = await _recover(known, request, progress)
             assert report is not None
@@ -253,7 +252,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
             known = await reconstruct(source, only_footer=True)
             if not known.footer_whole or known.contents is None or known.contents.data_files:
                 return None
-            means = Means((), None, next_page)
+            means = Means()
             request = _Request(target, policy, True, means, options.only_damaged, only_sound=True)
             return await _recover(known, request, None)
 

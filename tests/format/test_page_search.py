@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.damage.page_search import LIMITS, Proof, SearchLimits, finding_pages, metadata_end, pages_in
+from resilient_pq.damage.page_header_checks import LIMITS, SearchLimits
+from resilient_pq.damage.page_search import Proof, finding_pages, metadata_end, pages_in
 from resilient_pq.errors import FormatError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import (

@@ -319,7 +319,7 @@ async def test_a_changed_byte_is_named(opened: Any, data: bytes, what: str) -> N
 
 async def test_a_wrong_transfer_is_repeated(data: bytes, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(data, options=NO_TAIL) as file:
-        fetched = file._indexes._fetched
+        fetched = file._indexes._fetch
         calls = []
 
         async def once_wrong(place: Any) -> memoryview:
@@ -328,7 +328,7 @@ async def test_a_wrong_transfer_is_repeated(data: bytes, opened: Any, monkeypatc
             found[0] ^= len(calls) == 1
             return memoryview(found)
 
-        monkeypatch.setattr(file._indexes, "_fetched", once_wrong)
+        monkeypatch.setattr(file._indexes, "_fetch", once_wrong)
         assert await file.column_index(0, "n") is not None
         assert len(calls) == 2 and calls[0] == calls[1]
 

@@ -31,7 +31,7 @@ from resilient_pq import (
 from resilient_pq.format.kernels import KeptStructs
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
-from resilient_pq.reader import reading
+from resilient_pq.reader import opening
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
 
@@ -67,7 +67,7 @@ async def test_a_longer_footer_costs_one_more_request(our_bytes: bytes, stored: 
 
 async def test_a_large_footer_is_not_joined_to_its_end(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     # By others, so that its size is that of no record: the end of it is read once more.
-    monkeypatch.setattr(reading, "_LARGE_FOOTER", 1000)
+    monkeypatch.setattr(opening, "_LARGE_FOOTER", 1000)
     written = io.BytesIO()
     pq.write_table(pa.table({f"c{i}": [i, i + 1] for i in range(40)}), written, row_group_size=1)
     data = written.getvalue()
@@ -359,7 +359,7 @@ async def test_batches_that_are_forgotten_are_closed(our_bytes: bytes, stored: S
     left_open.clear()  # the one that was forgotten here
 
 
-async def test_cancelled_reads_leave_no_task(our_bytes: bytes, stored: Stored) -> None:
+async def test_cancelled_reads_leave_no_task(our_bytes: bytes, stored: Stored, left_open: list[str]) -> None:
     async with rpq.open((await stored(our_bytes), "file")) as file:
 
         async def walk() -> None:
@@ -377,6 +377,8 @@ async def test_cancelled_reads_leave_no_task(our_bytes: bytes, stored: Stored) -
                 if closing := asyncio.all_tasks() - {asyncio.current_task()}:
                     await asyncio.wait(closing, timeout=60)
                 assert asyncio.all_tasks() == {asyncio.current_task()}, turns
+    # It depends on the number of turns whether one was cancelled there: `walk` closes no stream, as a caller may.
+    left_open[:] = [generator for generator in left_open if not generator.startswith("batches_of")]
 
 
 async def test_batches_before_the_damage_are_given(our_bytes: bytes, stored: Stored, rows: pa.Table) -> None:

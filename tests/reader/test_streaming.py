@@ -21,7 +21,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import FetchOptions
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.reader.read_batches import ReadBatch, portions
+from resilient_pq.reader.read_batches import ReadBatch, cut_into_batches
 from resilient_pq.reader.read_plan import RowGroupRead
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, read_ahead
@@ -38,7 +38,7 @@ def group(ordinal: int, start: int, end: int, *, file: str | None = None, decode
 
 def ordinals(row_groups: Sequence[RowGroupRead], **options: int) -> list[list[int]]:
     chosen = {"gap": 64 * KiB, "budget": 64 * 1024 * KiB, **options}
-    return [[one.ordinal for one in portion.row_groups] for portion in portions(row_groups, **chosen)]
+    return [[one.ordinal for one in batch.row_groups] for batch in cut_into_batches(row_groups, **chosen)]
 
 
 class TestPortions:

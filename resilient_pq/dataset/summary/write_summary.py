@@ -38,8 +38,7 @@ from resilient_pq.io import (
 from resilient_pq.io.resolve import reach
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
-from resilient_pq.reader.opening import IncompleteFileWarning
-from resilient_pq.reader.reading import read_contents
+from resilient_pq.reader.opening import IncompleteFileWarning, read_contents
 
 #: Called with the files read so far and the files there are.
 Progress = Callable[[int, int], None]

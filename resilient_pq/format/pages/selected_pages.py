@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format.file_metadata import OffsetIndex
@@ -95,31 +95,37 @@ def select_pages(
     Returns:
         The pages; None where the index leaves out bytes of the chunk, which may be pages, or has sums of others.
     """
-    places = index.page_locations
-    if not places:
-        return None
-    ends = [place.offset + place.compressed_page_size for place in places]
-    if ends != [*(place.offset for place in places[1:]), chunk.end]:
+    places, ends = index.page_locations, _page_ends(chunk, index)
+    if not ends:
         return None
     start = places[0].offset
     dictionary = None if start == chunk.start else ByteRange(chunk.start, start)
-    before = 0 if dictionary is None else 1
-    if sums is not None and len(sums) != before + len(places):
+    first = 0 if dictionary is None else 1
+    if sums is not None and len(sums) != first + len(places):
         return None
-    stops = [each.stop for each in rows]
-    of_pages = page_rows(index, num_rows)
-    has_any = [bool(held) and _has_any(held, rows, stops) for held in of_pages]
+    rows_held = page_rows(index, num_rows)
+    is_wanted = _pages_holding(rows_held, rows)
     if with_following:
-        has_any = [any(pair) for pair in zip(has_any, [False, *has_any], strict=False)]
+        is_wanted = [any(pair) for pair in zip(is_wanted, [False, *is_wanted], strict=False)]
     chosen = tuple(
-        PageRead(before + at, ByteRange(places[at].offset, ends[at]), of_pages[at])
-        for at in range(len(places))
-        if has_any[at]
+        PageRead(first + at, ByteRange(places[at].offset, ends[at]), rows_held[at])
+        for at in compress(range(len(places)), is_wanted)
     )
     return SelectedPages(dictionary, chosen, len(places), sums) if chosen else None
 
 
-def _has_any(held: range, rows: Rows, stops: Sequence[int]) -> bool:
-    """Whether any of the rows held is one of `rows`, whose ranges end at `stops`: there may be many of both."""
-    at = bisect_right(stops, held.start)
-    return at < len(rows) and rows[at].start < held.stop
+def _page_ends(chunk: ByteRange, index: OffsetIndex) -> list[int]:
+    """Where each data page ends; nothing where the index leaves out bytes between them, or behind the last."""
+    places = index.page_locations
+    ends = [place.offset + place.compressed_page_size for place in places]
+    return ends if ends == [*(place.offset for place in places[1:]), chunk.end] else []
+
+
+def _pages_holding(rows_held: Sequence[range], wanted: Rows) -> list[bool]:
+    """For each page whether it holds any of the rows wanted: there may be many of both."""
+    stops = [each.stop for each in wanted]
+    found = []
+    for held in rows_held:
+        at = bisect_right(stops, held.start)
+        found.append(bool(held) and at < len(wanted) and wanted[at].start < held.stop)
+    return found

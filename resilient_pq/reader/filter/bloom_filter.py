@@ -1,4 +1,4 @@
-"""The bloom filter of a column chunk, asked in the words of its users."""
+"""The bloom filter of a column chunk, for Python values. Pure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _is_null(value: Any) -> bool:
 
 
 def several(values: Any) -> Sequence[Any] | None:
-    """The values of a list, tuple, set, NumPy array or Arrow array; None for what is one value itself."""
+    """The values of a list, tuple, set, NumPy array or Arrow array; None for a single value."""
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         field, arrays = arrays_of(values)
         parts = [BufferPart.of(array, field) for array in arrays]

@@ -52,23 +52,15 @@ class Filter:
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The columns that it speaks of, each once."""
+        """The columns of its terms, each once."""
         return tuple(dict.fromkeys(term.leaf for terms in self.any_of for term in terms))
 
     def may_hold(self, term_may_hold: Callable[[Term], bool]) -> bool:
-        """Whether any row may be wanted, by what is known of single terms."""
+        """Whether any row may be wanted, by whether each term may hold."""
         return any(all(map(term_may_hold, terms)) for terms in self.any_of)
 
     def wanted(self, columns: Mapping[int, LeafColumn], num_rows: int) -> Mask:
-        """Which rows are wanted.
-
-        Args:
-            columns: By the ordinal of each leaf, its rows; those of `leaves` are among them.
-            num_rows: How many rows.
-
-        Raises:
-            FormatError: A value is none of its column's type.
-        """
+        """Which of some rows, by the ordinal of each leaf, are wanted."""
         known: dict[Term, Mask] = {}
         found = np.zeros(num_rows, np.bool_)
         for terms in self.any_of:
@@ -83,26 +75,12 @@ class Filter:
 
 
 def filter_of(schema: Schema, filters: Any) -> Filter:
-    """A filter in the form that users write, checked.
-
-    Args:
-        schema: The file's.
-        filters: A list of tuples ``(column, operator, value)``, all of which have to hold; or a list of such lists,
-            one of which has to. Columns are paths of leaves, with dots, that do not lie in lists or maps.
-
-    Raises:
-        SchemaError: It has another form, there is no such column or operator, or a value is of another kind than the
-            column's.
-    """
+    """A filter in the form that users write, checked."""
     return Filter(tuple(_all_of(schema, terms) for terms in alternatives_of(filters)))
 
 
 def alternatives_of(filters: Any) -> Sequence[Any]:
-    """The lists of tuples in a filter as users write it, of which one has to hold.
-
-    Raises:
-        SchemaError: It has another form.
-    """
+    """The lists of tuples in a filter as users write it, of which one has to hold."""
     if not isinstance(filters, list | tuple) or not filters:
         raise _malformed(filters)
     if all(isinstance(each, list) for each in filters):

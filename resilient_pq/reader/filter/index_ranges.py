@@ -1,4 +1,4 @@
-"""Page indexes, bloom filters and statistics of column chunks: where they lie, and their bytes understood. Pure."""
+"""Page indexes, bloom filters and statistics of column chunks: where they lie, and how they decode. Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from resilient_pq.format.sorting import SortingColumn, sorting_columns_of
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 
-#: Enough for the header of a bloom filter whose length the footer does not tell, and for a small filter.
+#: Enough for the header of a bloom filter whose length is not in the footer, and for a small filter.
 _HEADER_GUESS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A column chunk that is asked about.
+    """A column chunk whose indexes are wanted.
 
     Attributes:
         contents: The file.
@@ -51,12 +51,12 @@ class IndexedChunk:
 
     @property
     def group(self) -> RowGroup:
-        """What the footer says of its row group."""
+        """The footer's metadata of its row group."""
         return self.contents.metadata.row_groups[self.row_group]
 
     @property
     def column(self) -> ColumnChunk:
-        """What the footer says of it."""
+        """The footer's entry for it."""
         return self.group.columns[self.leaf.ordinal]
 
     @property
@@ -66,11 +66,7 @@ class IndexedChunk:
 
     @property
     def metadata(self) -> ColumnMetaData:
-        """What the footer says of its pages.
-
-        Raises:
-            FormatError: Nothing.
-        """
+        """The footer's metadata of the chunk; a FormatError where there are none."""
         metadata = self.column.meta_data
         if metadata is None:
             raise FormatError("the column chunk has no metadata", where=self.where)
@@ -104,16 +100,7 @@ class IndexPlace:
 
 
 def chunk_of(contents: Contents, row_group: int, column: str | int) -> IndexedChunk:
-    """The column chunk that a caller names.
-
-    Args:
-        contents: The file.
-        row_group: Ordinal of the row group.
-        column: Path of the leaf column, with dots, or its ordinal among the leaves.
-
-    Raises:
-        SchemaError: There is no such row group or column.
-    """
+    """The column chunk that a caller names, by the path or the ordinal of its leaf."""
     count = len(contents.metadata.row_groups)
     if not 0 <= row_group < count:
         raise SchemaError(f"there is no row group {row_group}", hint=f"the file has {count}")
@@ -136,31 +123,19 @@ def _leaf_named(schema: Schema, column: str | int) -> Leaf:
 
 
 def column_index_place(chunk: IndexedChunk) -> IndexPlace | None:
-    """Where the ColumnIndex lies; None without one.
-
-    Raises:
-        FormatError: It cannot lie there.
-    """
+    """Where the ColumnIndex lies; None without one."""
     column = chunk.column
     return _place(chunk, "column index", column.column_index_offset, column.column_index_length)
 
 
 def offset_index_place(chunk: IndexedChunk) -> IndexPlace | None:
-    """Where the OffsetIndex lies; None without one.
-
-    Raises:
-        FormatError: It cannot lie there.
-    """
+    """Where the OffsetIndex lies; None without one."""
     column = chunk.column
     return _place(chunk, "offset index", column.offset_index_offset, column.offset_index_length)
 
 
 def bloom_filter_place(chunk: IndexedChunk) -> IndexPlace | None:
-    """Where the bloom filter lies, or its header where the footer does not tell its length; None without one.
-
-    Raises:
-        FormatError: It cannot lie there.
-    """
+    """Where the bloom filter lies, or its header where the footer has no length of it; None without one."""
     offset, length = chunk.metadata.bloom_filter_offset, chunk.metadata.bloom_filter_length
     if offset is None or length is not None:
         return _place(chunk, "bloom filter", offset, length)
@@ -170,11 +145,7 @@ def bloom_filter_place(chunk: IndexedChunk) -> IndexPlace | None:
 
 
 def with_length(place: IndexPlace, data: memoryview) -> IndexPlace:
-    """The whole of a bloom filter whose header is at hand.
-
-    Raises:
-        FormatError: The header does not parse, or the filter cannot be so large.
-    """
+    """The whole of a bloom filter whose header is at hand."""
     with located(place.where):
         start, size = header_size(data)
         end = place.range.start + start + size
@@ -202,33 +173,21 @@ def _place(chunk: IndexedChunk, what: str, offset: int | None, length: int | Non
 
 
 def check_sum(place: IndexPlace, data: memoryview) -> None:
-    """Compare the CRC32 of an index or a filter, where the file has one.
-
-    Raises:
-        ChecksumError: It does not hold.
-    """
+    """Compare the CRC32 of an index or a filter, where the file has one."""
     if place.crc is not None and (computed := crc32(data)) != place.crc:
         message = f"{place.what} CRC32 does not match"
         raise ChecksumError(message, stored=place.crc, computed=computed, where=place.where)
 
 
 def decode_columns(place: IndexPlace, data: memoryview) -> DecodedColumnIndex:
-    """A ColumnIndex.
-
-    Raises:
-        FormatError: It does not parse, or contradicts itself or the schema.
-    """
+    """Decode a ColumnIndex, and check it against itself and the schema."""
     with located(place.where):
         index, _ = compact_protocol.decode(ColumnIndex, data, what="column index")
         return decode_column_index(place.chunk.contents.metadata, place.chunk.leaf, index)
 
 
 def decode_offsets(place: IndexPlace, data: memoryview) -> OffsetIndex:
-    """An OffsetIndex, whose pages lie in their chunk and whose rows are in order.
-
-    Raises:
-        FormatError: It does not parse, or contradicts the footer.
-    """
+    """Decode an OffsetIndex; its pages lie in their chunk and its rows are in order."""
     chunk = place.chunk
     with located(place.where):
         index, _ = compact_protocol.decode(OffsetIndex, data, what="offset index")
@@ -250,30 +209,21 @@ def decode_offsets(place: IndexPlace, data: memoryview) -> OffsetIndex:
 
 
 def decode_page_sums(place: IndexPlace, data: memoryview) -> PageSums | None:
-    """The sums of pages that stand in an OffsetIndex; None where there are none."""
+    """Decode the sums of pages in an OffsetIndex; None where there are none."""
     return PageSums.of_index(data)
 
 
 def decode_filter(place: IndexPlace, data: memoryview) -> BloomFilter:
-    """A bloom filter.
-
-    Raises:
-        FormatError: It does not parse, or is not all there.
-        UnsupportedError: It is of a kind that this version does not know.
-    """
+    """Decode a bloom filter."""
     with located(place.where):
         return BloomFilter.from_bytes(data)
 
 
-# --- what the footer says ---------------------------------------------------------------------------------------
+# --- facts of the footer ---------------------------------------------------------------------------------------
 
 
 def statistics_of_chunk(chunk: IndexedChunk) -> ColumnStatistics:
-    """What the footer says of the values of a chunk.
-
-    Raises:
-        FormatError: It says nothing of the chunk at all.
-    """
+    """The footer's statistics of a chunk."""
     return chunk_statistics(chunk.contents.metadata, chunk.leaf, chunk.metadata)
 
 

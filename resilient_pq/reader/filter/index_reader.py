@@ -14,7 +14,7 @@ from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.filter.index_ranges import IndexPlace
-from resilient_pq.reader.filter.pruning import indexes_wanted, key_of, narrowed, worth_a_wave
+from resilient_pq.reader.filter.pruning import indexes_wanted, key_of, narrow_plan, worth_a_wave
 from resilient_pq.reader.read_plan import ReadPlan
 
 T = TypeVar("T")
@@ -22,64 +22,53 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class IndexReader:
-    """Reads the indexes of one file, and has plans narrowed by them."""
+    """Reads the indexes of one file, and narrows plans by them."""
 
     def __init__(
         self, objects: ChunkObjects, tail: ObjectTail, *, verify: bool, wave_bytes: int, in_thread: InThread
     ) -> None:
-        """Nothing is read yet.
-
-        Args:
-            objects: What the indexes lie in.
-            tail: The last bytes of the file itself, as far as they are at hand.
-            verify: Whether checksums are compared.
-            wave_bytes: As of `pruning.worth_a_wave`.
-            in_thread: Makes a call in a thread.
-        """
+        """Read nothing yet; `wave_bytes` as of `pruning.worth_a_wave`, `in_thread` makes a call in a thread."""
         self._objects = objects
         self._tail = tail
         self._verify = verify
         self._wave_bytes = wave_bytes
         self._in_thread = in_thread
 
-    # -- one index that is asked for -------------------------------------------------------------
+    # -- a single index -------------------------------------------------------------
 
     async def read(self, place: IndexPlace, decode_bytes: Callable[[IndexPlace, memoryview], T]) -> T:
-        """An index.
-
-        Raises:
-            FormatError: It is damaged.
-            StoreError: The store could not give the bytes.
-        """
-        data = await self._bytes(place)
+        """Read and decode an index."""
+        data = await self._tail_or_fetch(place)
         if not place.complete:
             place = index_ranges.with_length(place, data)
             at_hand = place.range.size <= len(data)
-            data = data[: place.range.size] if at_hand else await self._bytes(place)
+            data = data[: place.range.size] if at_hand else await self._tail_or_fetch(place)
         try:
-            found: T = await self._in_thread(self._verified, place, data, decode_bytes)
+            found: T = await self._in_thread(self._verify_and_decode, place, data, decode_bytes)
         except ChecksumError:
-            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-            again = await self._fetched(place)
-            found = await self._in_thread(self._verified, place, again, decode_bytes)
+            # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error.
+            again = await self._fetch(place)
+            found = await self._in_thread(self._verify_and_decode, place, again, decode_bytes)
         return found
 
-    async def _bytes(self, place: IndexPlace) -> memoryview:
+    async def _tail_or_fetch(self, place: IndexPlace) -> memoryview:
         at_hand = self._at_hand(place)
-        return await self._fetched(place) if at_hand is None else at_hand
+        return await self._fetch(place) if at_hand is None else at_hand
 
-    async def _fetched(self, place: IndexPlace) -> memoryview:
+    async def _fetch(self, place: IndexPlace) -> memoryview:
         with located(place.where):
             slack = 0 if place.complete else place.range.size - 1
             return await self._objects.read_range(place.file, place.range, slack=slack)
 
-    def _verified(self, place: IndexPlace, data: memoryview, decode_bytes: Callable[[IndexPlace, memoryview], T]) -> T:
+    def _verify_and_decode(
+        self, place: IndexPlace, data: memoryview, decode_bytes: Callable[[IndexPlace, memoryview], T]
+    ) -> T:
         if self._verify:
             index_ranges.check_sum(place, data)
         return decode_bytes(place, data)
 
     def _at_hand(self, place: IndexPlace) -> memoryview | None:
-        """Bytes that opening the file has brought."""
+        """Bytes of the tail that opening the file read."""
         return None if place.file is not None else self._tail.part(place.range.start, place.range.end)
 
     # -- those that a plan can do with -----------------------------------------------------------
@@ -87,20 +76,7 @@ class IndexReader:
     async def narrow(
         self, contents: Contents, plan: ReadPlan, limit: int | None = None, *, fetch: bool = True
     ) -> ReadPlan:
-        """A plan of less to read, as far as indexes tell what is not wanted.
-
-        Costs one wave of requests for indexes that the tail does not have, where they are worth it; and one more for
-        bloom filters whose length only their headers tell.
-
-        Args:
-            contents: The file.
-            plan: What is to be read.
-            limit: How many rows of it; None for all.
-            fetch: Whether indexes are fetched; else those in the tail have to do.
-
-        Raises:
-            StoreError: The store could not give the bytes.
-        """
+        """Narrow a plan by indexes: costs a wave of requests for those worth it that the tail does not have."""
         wanted: list[IndexPlace] = await self._in_thread(indexes_wanted, contents, plan, limit)
         known: dict[tuple[str | None, int], memoryview] = {}
         while wanted:
@@ -125,7 +101,9 @@ class IndexReader:
                         known[key_of(place)] = data[: whole.range.size]
                     else:
                         wanted.append(whole)
-        narrow: ReadPlan = await self._in_thread(partial(narrowed, contents, plan, known, limit, verify=self._verify))
+        narrow: ReadPlan = await self._in_thread(
+            partial(narrow_plan, contents, plan, known, limit, verify=self._verify)
+        )
         return narrow
 
     async def _wave(self, places: Sequence[IndexPlace]) -> list[tuple[IndexPlace, memoryview]]:

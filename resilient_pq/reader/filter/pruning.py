@@ -1,8 +1,7 @@
-"""What indexes tell of the row groups of a plan: which of their rows may be wanted, and which pages hold them. Pure.
+"""Pruning of a plan by indexes: which rows of its row groups may be wanted, and which pages hold them. Pure.
 
-First `indexes_wanted` says which indexes could help, then, whoever has got hold of their bytes, `narrowed` makes a plan
-of less to read. What is missing, damaged, or contradicts the footer leaves more to read, and nothing else: an index is
-only ever a reason not to read something, so whatever is not believed is read.
+`indexes_wanted` names the indexes that could help, and `narrow_plan` makes a smaller plan of their bytes. An index that
+is missing, damaged, or contradicts the footer only leaves more to read.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MOST_BYTES: Final = 64 * MiB
 #: Pages are selected where this share of a chunk's bytes need not be read.
 _WORTH_SELECTING: Final = 0.25
 
-#: The bytes of indexes by the file that they lie in and the offset; what could not be had is missing.
+#: The bytes of indexes that could be read, by file and offset.
 Known = Mapping[tuple[str | None, int], memoryview]
 
 
@@ -48,13 +47,7 @@ def key_of(place: IndexPlace) -> tuple[str | None, int]:
 
 
 def indexes_wanted(contents: Contents, plan: ReadPlan, limit: int | None = None) -> list[IndexPlace]:
-    """The indexes that may tell that less than the plan has needs to be read.
-
-    Args:
-        contents: The file.
-        plan: What is to be read.
-        limit: How many of the rows, where that is known before the filter is applied: without one.
-    """
+    """The indexes that may narrow a plan; a `limit` counts only without a filter."""
     found: list[IndexPlace] = []
     left = limit
     if limit == 0:
@@ -63,13 +56,13 @@ def indexes_wanted(contents: Contents, plan: ReadPlan, limit: int | None = None)
         if plan.filter is None and (left is None or left >= group.num_rows):
             left = None if left is None else left - group.num_rows
             continue
-        found += _of_group(contents, group, plan.filter)
+        found += _indexes_of_group(contents, group, plan.filter)
         if plan.filter is None:
             break
     return found
 
 
-def _of_group(contents: Contents, group: RowGroupRead, chosen: Filter | None) -> Iterator[IndexPlace]:
+def _indexes_of_group(contents: Contents, group: RowGroupRead, chosen: Filter | None) -> Iterator[IndexPlace]:
     def at(find: Callable[[IndexedChunk], IndexPlace | None], chunk: IndexedChunk) -> Iterator[IndexPlace]:
         with suppress(FormatError):
             place = find(chunk)
@@ -90,13 +83,7 @@ def _terms(chosen: Filter | None) -> list[Term]:
 
 
 def worth_a_wave(plan: ReadPlan, missing: Sequence[IndexPlace], wave_bytes: int) -> list[IndexPlace]:
-    """Of indexes that are not at hand those that are worth a round trip of their own.
-
-    Args:
-        plan: What is to be read.
-        missing: The indexes.
-        wave_bytes: Bytes that are read in the time that a round trip takes: fewer are read sooner than pruned.
-    """
+    """The missing indexes that are worth a round trip, in which `wave_bytes` could be read instead."""
     of_group = {group.ordinal: group.num_bytes for group in plan.row_groups}
     if sum(of_group.values()) <= wave_bytes:
         return []
@@ -111,31 +98,23 @@ def worth_a_wave(plan: ReadPlan, missing: Sequence[IndexPlace], wave_bytes: int)
     return worth
 
 
-def narrowed(
+def narrow_plan(
     contents: Contents, plan: ReadPlan, known: Known, limit: int | None = None, *, verify: bool = True
 ) -> ReadPlan:
-    """The plan without the row groups, rows and pages that indexes, or a limit, tell are not wanted.
-
-    Args:
-        contents: The file.
-        plan: What is to be read.
-        known: Indexes that are at hand, of those that `indexes_wanted` names.
-        limit: As of `indexes_wanted`.
-        verify: Whether checksums are compared, so that pages without a sum of their own are not read alone.
-    """
+    """The plan without the row groups, rows and pages that indexes at hand, or a limit, rule out."""
     groups: list[RowGroupRead] = []
     left_out = list(plan.left_out)
     left = limit
     for group in plan.row_groups:
-        facts = _Facts(contents, group, known, verify=verify)
+        indexes = _RowGroupIndexes(contents, group, known, verify=verify)
         by, rows = "limit", _all_rows(group)
         if plan.filter is not None:
-            by, rows = facts.wanted(plan.filter)
+            by, rows = indexes.find_rows(plan.filter)
         if left is not None and (plan.filter is None or not limit):
             by, rows = "limit" if rows else by, first(rows, left)
             left -= count(rows)
         if rows or not group.num_rows:
-            groups.append(facts.only(rows))
+            groups.append(indexes.select_rows(rows))
         else:
             left_out.append(RowGroupLeftOut(group.ordinal, group.num_rows, by))
     return replace(plan, row_groups=tuple(groups), left_out=tuple(left_out))
@@ -147,14 +126,14 @@ def _all_rows(group: RowGroupRead) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Pages:
-    """The pages of a chunk: what is known of each, and its rows."""
+    """The pages of a chunk: the statistics and the rows of each."""
 
     known: tuple[ColumnStatistics, ...]
     rows: tuple[range, ...]
 
 
-class _Facts:
-    """What is known of a row group."""
+class _RowGroupIndexes:
+    """The indexes of a row group, decoded when they are needed."""
 
     def __init__(self, contents: Contents, group: RowGroupRead, known: Known, *, verify: bool) -> None:
         self._contents = contents
@@ -166,8 +145,8 @@ class _Facts:
 
     # -- which rows ------------------------------------------------------------------------------
 
-    def wanted(self, chosen: Filter) -> tuple[str, Rows]:
-        """Rows outside of which no row is wanted; and, if there are none, what tells so."""
+    def find_rows(self, chosen: Filter) -> tuple[str, Rows]:
+        """The kind of index that was decisive, and the rows that may be wanted."""
         everything = _all_rows(self._group)
         alternatives = [terms for terms in chosen.any_of if all(map(self._may_be_in_chunk, terms))]
         if not alternatives:
@@ -184,7 +163,7 @@ class _Facts:
     def _filter(self, term: Term) -> BloomFilter | None:
         ordinal = term.leaf.ordinal
         if ordinal not in self._filters:
-            self._filters[ordinal] = self._decoded(
+            self._filters[ordinal] = self._decode(
                 index_ranges.bloom_filter_place,
                 index_ranges.decode_filter,
                 IndexedChunk(self._contents, self._group.ordinal, term.leaf),
@@ -203,26 +182,26 @@ class _Facts:
         return rows_of(rows for known, rows in held if term.condition.may_hold(known))
 
     def _pages_of(self, chunk: IndexedChunk) -> _Pages | None:
-        columns = self._decoded(index_ranges.column_index_place, index_ranges.decode_columns, chunk)
+        columns = self._decode(index_ranges.column_index_place, index_ranges.decode_columns, chunk)
         offsets = None if columns is None else self._offsets(chunk)
         if columns is None or offsets is None:
             return None
         rows = page_rows(offsets, self._group.num_rows)
-        if len(columns.pages) != len(rows) or not _credible(chunk, columns, rows):
+        if len(columns.pages) != len(rows) or not _is_credible(chunk, columns, rows):
             return None
         return _Pages(columns.pages, tuple(rows))
 
     # -- which pages -----------------------------------------------------------------------------
 
-    def only(self, rows: Rows) -> RowGroupRead:
+    def select_rows(self, rows: Rows) -> RowGroupRead:
         """The row group with only so much of it as holds some rows."""
         group = self._group
         if rows == _all_rows(group) or not rows:
             return group
-        columns = tuple(tuple(self._selected(chunk, rows) for chunk in chunks) for chunks in group.columns)
+        columns = tuple(tuple(self._select_pages(chunk, rows) for chunk in chunks) for chunks in group.columns)
         return replace(group, columns=columns, rows=rows)
 
-    def _selected(self, chunk: ChunkRead, rows: Rows) -> ChunkRead:
+    def _select_pages(self, chunk: ChunkRead, rows: Rows) -> ChunkRead:
         offsets = self._offsets(IndexedChunk(self._contents, self._group.ordinal, chunk.leaf))
         if offsets is None:
             return chunk
@@ -234,27 +213,27 @@ class _Facts:
         pages = select_pages(place, chunk.num_rows, offsets, rows, with_following=may_split_rows, sums=sums)
         if pages is None:
             return chunk
-        # Page by page it turns out whether the index that told which rows can be wanted has the rows right.
+        # Reading page by page shows whether the rows in the index that the filter used are right.
         is_filtered = self._pages.get(chunk.leaf.ordinal) is not None
         if not is_filtered and pages.num_bytes > (1 - _WORTH_SELECTING) * place.size:
             return chunk
         return replace(chunk, pages=pages)
 
-    # -- what is at hand -------------------------------------------------------------------------
+    # -- decoded indexes -------------------------------------------------------------------------
 
     def _offsets(self, chunk: IndexedChunk) -> OffsetIndex | None:
-        return self._decoded(index_ranges.offset_index_place, index_ranges.decode_offsets, chunk)
+        return self._decode(index_ranges.offset_index_place, index_ranges.decode_offsets, chunk)
 
     def _page_sums(self, chunk: IndexedChunk) -> PageSums | None:
-        return self._decoded(index_ranges.offset_index_place, index_ranges.decode_page_sums, chunk)
+        return self._decode(index_ranges.offset_index_place, index_ranges.decode_page_sums, chunk)
 
-    def _decoded(
+    def _decode(
         self,
         find: Callable[[IndexedChunk], IndexPlace | None],
         decode: Callable[[IndexPlace, memoryview], T],
         chunk: IndexedChunk,
     ) -> T | None:
-        """An index, if it is at hand, whole, and of a kind that this version knows."""
+        """An index that was read, is whole, and is of a known kind; None for any other."""
         try:
             place = find(chunk)
             data = None if place is None else self._known.get(key_of(place))
@@ -263,7 +242,7 @@ class _Facts:
             index_ranges.check_sum(place, data)
             return decode(place, data)
         except (FormatError, UnsupportedError):
-            return None  # without it there is more to read, and nothing is wrong with that
+            return None  # without it more is read
 
 
 def _has_sum(chunk: ChunkRead) -> bool:
@@ -272,30 +251,27 @@ def _has_sum(chunk: ChunkRead) -> bool:
     return sums is not None and sums.of_chunk is not None
 
 
-def _credible(chunk: IndexedChunk, index: DecodedColumnIndex, rows: Sequence[range]) -> bool:
-    """Whether a ColumnIndex agrees with what the footer says of the whole chunk.
-
-    Few files have checksums of their indexes, so that much has to stand for one: pages have rows, no more nulls than
-    rows, and altogether as many as the chunk, one definition level for each row, and numbers within the chunk's bounds.
-    """
-    if not all(rows):
-        return False
+def _is_credible(chunk: IndexedChunk, index: DecodedColumnIndex, rows: Sequence[range]) -> bool:
+    """Whether a ColumnIndex agrees with what the footer says of the whole chunk."""
+    # Few files have checksums of their indexes, so this check stands for one.
     whole = index_ranges.statistics_of_chunk(chunk)
     counts = [page.null_count for page in index.pages]
-    levels = [page.definition_level_histogram for page in index.pages]
-    if any(each is not None and sum(each) != len(held) for each, held in zip(levels, rows, strict=True)):
-        return False
-    if any(nulls is not None and nulls > len(held) for nulls, held in zip(counts, rows, strict=True)):
-        return False
-    if any(page.all_null and page.null_count != len(held) for page, held in zip(index.pages, rows, strict=True)):
-        return False
     if whole.null_count is not None and None not in counts and sum(filter(None, counts)) != whole.null_count:
         return False
-    return all(_lies_within(page.low, whole) and _lies_within(page.high, whole) for page in index.pages)
+    return all(_is_credible_page(page, len(held), whole) for page, held in zip(index.pages, rows, strict=True))
+
+
+def _is_credible_page(page: ColumnStatistics, num_rows: int, whole: ColumnStatistics) -> bool:
+    nulls, levels = page.null_count, page.definition_level_histogram
+    if not num_rows or (nulls is not None and nulls > num_rows) or (page.all_null and nulls != num_rows):
+        return False
+    if levels is not None and sum(levels) != num_rows:
+        return False
+    return _lies_within(page.low, whole) and _lies_within(page.high, whole)
 
 
 def _lies_within(bound: Any, whole: ColumnStatistics) -> bool:
-    """Whether a page's bound is one that a chunk's values can have; bytes may be cut, and tell nothing."""
+    """Whether the bound of a page lies within those of the chunk; bounds that are bytes may be cut, and pass."""
     if not isinstance(bound, int | float):
         return True
     low, high = whole.low, whole.high

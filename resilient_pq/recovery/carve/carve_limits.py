@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resilient_pq.damage.page_search import SearchLimits
+from resilient_pq.damage.page_header_checks import SearchLimits
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 from resilient_pq.units import MiB
 

@@ -6,7 +6,8 @@ from collections.abc import Generator
 from typing import TypeVar
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.page_search import FoundPage, SearchLimits, finding_pages
+from resilient_pq.damage.page_header_checks import SearchLimits
+from resilient_pq.damage.page_search import FoundPage, finding_pages
 from resilient_pq.units import MiB
 
 _WINDOW = 8 * MiB

@@ -96,7 +96,7 @@ def _contradicts(chunk: SalvagedChunk | None, stated: int) -> bool:
 
 def _proven_rows(chunk: SalvagedChunk) -> int | None:
     """The rows of a chunk whose page headers agree with the footer, or with the bodies of the pages."""
-    pages = [fate.page for fate in chunk.pages if fate.page is not None and fate.mending is None]
+    pages = [fate.page for fate in chunk.pages if fate.page is not None and fate.repair is None]
     if ChunkSums.of(chunk.chunk.metadata) is not None or len(pages) < len(chunk.pages):
         return None  # what a record of ours vouches for is not what is wrong
     if sum(page.num_values for page in pages) != chunk.chunk.metadata.num_values:

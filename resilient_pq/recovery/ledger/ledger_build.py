@@ -109,12 +109,12 @@ def _claim_page(
     if fate is None:
         whole = region.reason is None or region.confidence is not None
         claims.add(Rank.PAGES if whole else Rank.HARMED, region, readings[0])
-    elif fate.reason is not None or fate.mending is RepairSource.DICTIONARY_COPY:
+    elif fate.reason is not None or fate.repair is RepairSource.DICTIONARY_COPY:
         for reading in readings:
             claims.add(Rank.HARMED, region, reading)
     else:
         claims.add(Rank.PAGES, region, readings[fate.reading])
-        if fate.mending in _ELSEWHERE or fate.reading:
+        if fate.repair in _ELSEWHERE or fate.reading:
             claims.add(Rank.HARMED, region, readings[0])
 
 

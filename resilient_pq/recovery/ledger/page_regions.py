@@ -125,8 +125,8 @@ def _whole(
 ) -> Region:
     """A page whose values are there; kept or not."""
     use, kept = ByteUse.DATA, None
-    mended = None if fate.mending is None else str(fate.mending)
-    reason = None if fate.mending is None else _WHY_MENDED[fate.mending]
+    mended = None if fate.repair is None else str(fate.repair)
+    reason = None if fate.repair is None else _WHY_MENDED[fate.repair]
     believed = confidence_of_page(fate)
     if fate.is_dictionary:
         if row_group.num_rows and not row_group.rows_kept(leaf.ordinal, 0, row_group.num_rows):

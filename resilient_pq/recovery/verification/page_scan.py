@@ -1,4 +1,4 @@
-"""What is left of damaged row groups, page by page. An async shell around `damage.chunk_salvage`.
+"""What is left of damaged row groups, page by page. An async shell around `damage.salvage_pipeline`.
 
 Only chunks that are not whole come here. Bytes that the damaged file does not have whole are looked for elsewhere: in
 the records of the row group, where parts of the file lie that were moved, and in other copies of the file.
@@ -13,18 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.chunk_salvage import (
-    Agrees,
-    ChunkBytes,
-    PageFate,
-    Repair,
-    RepairSource,
-    SalvagedChunk,
-    Search,
-    survivors,
-)
+from resilient_pq.damage.chunk_salvage import ChunkBytes, PageFate, RepairSource, SalvagedChunk
 from resilient_pq.damage.displaced_pages import goes_beyond, is_displaced, without_displaced
 from resilient_pq.damage.on_damage import Mask
+from resilient_pq.damage.page_finder import Repair
 from resilient_pq.damage.page_hints import (
     PageHints,
     pages_by_index,
@@ -32,6 +24,8 @@ from resilient_pq.damage.page_hints import (
     record_of_row_group,
     record_place,
 )
+from resilient_pq.damage.page_runs import Agrees
+from resilient_pq.damage.salvage_pipeline import salvage_chunk
 from resilient_pq.damage.stated_values import stated_of
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
@@ -129,13 +123,11 @@ class Means:
     Attributes:
         others: Where the same file can be read again.
         repair: Turns single bits back; None leaves them.
-        search: Finds the next page behind a damaged header; None gives up there.
         keep_unplaced: Whether pages are kept whose place nothing proves.
     """
 
     others: tuple[Elsewhere, ...] = ()
     repair: Repair | None = None
-    search: Search | None = None
     keep_unplaced: bool = False
 
 
@@ -253,12 +245,11 @@ class PageScanner:
     ) -> SalvagedChunk:
         agrees = await self._agrees(chunk)
         return await asyncio.to_thread(
-            survivors,
+            salvage_chunk,
             chunk.read,
             readings,
             chunk.pages or copies,
             num_rows=known.num_rows,
-            search=self._means.search,
             repair=self._means.repair if last else None,
             agrees=agrees,
             keep_unplaced=self._means.keep_unplaced,

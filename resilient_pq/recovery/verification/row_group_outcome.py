@@ -143,7 +143,7 @@ def confidence_of_page(fate: PageFate) -> Confidence:
     """Why a page that is whole is believed."""
     if fate.unplaced:
         return Confidence.UNPLACED
-    if fate.mending is RepairSource.BIT_REPAIR:
+    if fate.repair is RepairSource.BIT_REPAIR:
         return Confidence.REPAIRED
     return Confidence.CHECKSUM if fate.checksummed else Confidence.DECODED
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.page_search import LIMITS
+from resilient_pq.damage.page_header_checks import LIMITS
 from resilient_pq.damage.partial_metadata import partial_metadata
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.file_metadata import CompressionCodec

@@ -1,0 +1,131 @@
+"""The salvage of a damaged column chunk: which pages are whole, what rows they hold, and their values. Sans-io.
+
+A page is whole when its CRC32 holds, or, where its writer left none, when it decodes. That proves its bytes, not its
+place: a page of another column, row group or version of the file has a CRC32 that holds, too. The place of a page is
+proven by a copy of its header, by a sum of it in an index (`PageHints`), or by the checksum of the chunk: where that
+holds over all headers as they lie, with the CRC32s that they name for their bodies, every header is the one that was
+written there, whatever became of the bodies. Without a proof a page is lost, unless the caller keeps it. Where no
+checksum of the chunk is known, pages follow on each other from the start of the chunk, or up to its end.
+
+Bytes may be at hand more than once: as they lie in the file, as they lie elsewhere in it when parts of it were moved,
+and in other copies of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from resilient_pq.checksum import combine
+from resilient_pq.damage.chunk_salvage import ChunkBytes, PageFate, SalvagedChunk
+from resilient_pq.damage.exact_page import check_exact
+from resilient_pq.damage.page_finder import PageFinder, Repair
+from resilient_pq.damage.page_hints import PageHints
+from resilient_pq.damage.page_rows import count_rows, number_rows
+from resilient_pq.damage.page_runs import Agrees, PageRuns
+from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
+from resilient_pq.format.file_metadata import PageType
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.page import Page
+
+_UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
+
+
+def salvage_chunk(
+    chunk: ChunkRead,
+    readings: Sequence[ChunkBytes],
+    hints: PageHints | None = None,
+    *,
+    num_rows: int | None,
+    repair: Repair | None = None,
+    agrees: Agrees | None = None,
+    verify: bool = True,
+    keep_unplaced: bool = False,
+) -> SalvagedChunk:
+    """Salvage a chunk from readings of its bytes, the place where they should lie first.
+
+    Args:
+        chunk: Which one.
+        readings: Its bytes, as many as it has in each.
+        hints: About its pages; None where there are none.
+        num_rows: Rows of its row group; None where that is not known to be complete.
+        repair: Repairs single bits; None leaves them.
+        agrees: Compares values that no checksum covers with the statistics of the chunk; None accepts all values.
+        verify: Whether checksums are compared; otherwise a page is lost where it does not decode.
+        keep_unplaced: Whether pages are kept whose place nothing proves, where header and body fit each other.
+    """
+    finder = PageFinder(chunk, readings, repair, verify=verify)
+    fates = finder.hinted_pages(hints) if hints is not None else finder.chained_pages()
+    if verify:
+        fates = _check_places(chunk, fates, keep_unplaced=keep_unplaced)
+    fates = _require_dictionary(count_rows(chunk, fates))
+    cut_short = hints is not None and not hints.complete
+    fates = number_rows(fates, num_rows, cut_short=cut_short, begins=hints is None or hints.begins)
+    runs = PageRuns(chunk, fates, agrees, row_aligned=_is_row_aligned(chunk, fates, hints), bounded=not cut_short)
+    fitting = [
+        run
+        for run in runs.decode()
+        if run.data.num_rows
+        and (run.first_row is None or num_rows is None or run.first_row + run.data.num_rows <= num_rows)
+    ]
+    return SalvagedChunk(chunk, tuple(runs.fates), tuple(fitting), runs.begins_within, runs.is_misplaced)
+
+
+def _check_places(chunk: ChunkRead, fates: Sequence[PageFate], *, keep_unplaced: bool) -> list[PageFate]:
+    """The fates, with pages lost whose place is not proven, in a chunk that has a checksum."""
+    sums = ChunkSums.of(chunk.metadata)
+    if sums is None or sums.chunk is None or _headers_hold(chunk, fates, sums.chunk):
+        return list(fates)
+    return [
+        fate if fate.page is None or fate.placed else _judge_unplaced(chunk, fate, fate.page, keep=keep_unplaced)
+        for fate in fates
+    ]
+
+
+def _headers_hold(chunk: ChunkRead, fates: Sequence[PageFate], stored: int) -> bool:
+    """Whether the checksum of a chunk holds over all page headers and the CRC32s of the bodies in these headers."""
+    at, computed = chunk.range.start, 0
+    for fate in fates:
+        if fate.offset != at or fate.stated is None:
+            return False
+        computed, at = combine(computed, fate.stated, fate.end - fate.offset), fate.end
+    return at == chunk.range.end and computed == stored
+
+
+def _judge_unplaced(chunk: ChunkRead, fate: PageFate, page: Page, *, keep: bool) -> PageFate:
+    if not keep:
+        return fate.lost(_UNPROVEN)
+    try:
+        check_exact(page, chunk.leaf, chunk.metadata.codec, chunk.metadata.encodings, chunk.quirks)
+    except FormatError as error:
+        return fate.lost(f"its header is damaged, or its body: {error.message}")
+    except UnsupportedError:
+        pass  # decoding raises the same error
+    return replace(fate, unplaced=True)
+
+
+def _require_dictionary(fates: Sequence[PageFate]) -> list[PageFate]:
+    """The fates, with pages lost whose values are indexes into a dictionary that is lost."""
+    if any(fate.is_dictionary and fate.page is not None for fate in fates):
+        return list(fates)
+    return [
+        fate.lost("its dictionary page is lost") if fate.page is not None and _needs_dictionary(fate.page) else fate
+        for fate in fates
+    ]
+
+
+def _needs_dictionary(page: Page) -> bool:
+    return page.data_header is not None and page.data_header.encoding in DICTIONARY_ENCODINGS
+
+
+def _is_row_aligned(chunk: ChunkRead, fates: Sequence[PageFate], hints: PageHints | None) -> bool:
+    """Whether no row goes on from one page into the next."""
+    if not chunk.leaf.max_repetition_level or chunk.quirks.row_aligned:
+        return True
+    if hints is not None and any(hint.first_row is not None for hint in hints.pages):
+        return True  # pages of an OffsetIndex begin with rows (parquet-format, PageIndex.md)
+    pages = [fate.page for fate in fates if fate.page is not None and not fate.is_dictionary]
+    return bool(pages) and all(page.header.type == PageType.DATA_PAGE_V2 for page in pages)

@@ -1,0 +1,50 @@
+"""Chunks that the event loop fetches, decoded in threads while others still arrive. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from resilient_pq.errors import Where, located
+from resilient_pq.reader.chunk_objects import ChunkObjects
+
+if TYPE_CHECKING:
+    from resilient_pq.reader.row_groups import ChunkTask, RowGroupWork
+
+
+async def decode_arriving(
+    work: RowGroupWork, objects: ChunkObjects, in_thread: Callable[..., Awaitable[Any]], *, max_waiting: int
+) -> None:
+    """Fetch all chunks of some work in one wave, and decode them; `max_waiting` groups wait for a thread at most."""
+    # Chunks that wait for a thread are held beside the budget of the fetch: so there are few of them.
+    waiting = asyncio.Semaphore(max_waiting)
+    threads = asyncio.Semaphore(work.threads_worth)
+
+    def decode(group: Sequence[tuple[ChunkTask, Sequence[memoryview]]]) -> list[ChunkTask]:
+        return [piece for piece, parts in group if not work.decode(piece, parts)]
+
+    async def decode_group(group: Sequence[tuple[ChunkTask, Sequence[memoryview]]]) -> None:
+        try:
+            async with threads:
+                damaged = await in_thread(decode, group)
+            for piece in damaged:
+                # A transfer can go wrong as well as a disk: the bytes are fetched once more before that is an error.
+                with located(Where(key=objects.url_of(piece.chunk.file))):
+                    data = await objects.read(piece.chunk.whole)
+                await in_thread(work.decode_again, piece, data)
+        finally:
+            waiting.release()
+
+    wave = objects.fetch([piece.chunk for piece in work.pieces])
+    first: BaseException | None = None
+    try:
+        async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
+            async for group in arriving:
+                await waiting.acquire()
+                tasks.create_task(decode_group([(work.pieces[position], parts) for position, parts in group]))
+    except BaseExceptionGroup as group:
+        first = group.exceptions[0]  # each of them names its own place; one is enough
+    if first is not None:  # raised here, as in the clause its context would be the group that it is in
+        raise first

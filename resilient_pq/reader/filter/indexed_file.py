@@ -1,0 +1,147 @@
+"""The statistics, indexes and bloom filters of an open file. An async shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
+
+from resilient_pq.errors import Where, located
+from resilient_pq.format.file_metadata import OffsetIndex
+from resilient_pq.format.footer import key_values
+from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
+from resilient_pq.format.sorting import SortingColumn
+from resilient_pq.io import ObjectTail
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.filter import index_ranges
+from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter
+from resilient_pq.reader.filter.index_reader import IndexReader
+from resilient_pq.reader.read_options import ReadSettings
+from resilient_pq.reader.row_groups import RowGroupReader
+
+T = TypeVar("T")
+
+
+class IndexedFile:
+    """The statistics, indexes and bloom filters of a `File`."""
+
+    url: str
+    contents: Contents
+    objects: ChunkObjects
+    _tail: ObjectTail
+    _how: ReadSettings
+    _row_groups: RowGroupReader
+
+    @property
+    def sorting_columns(self) -> tuple[SortingColumn, ...]:
+        """The order in which the rows of every row group are, as far as the file says so; others do not check it."""
+        return index_ranges.common_sorting_columns(self.contents)
+
+    def statistics(self, row_group: int, column: str | int) -> ColumnStatistics:
+        """What the footer says of the values of a column chunk, as far as its writer can be trusted.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The footer says nothing of the chunk.
+        """
+        with located(Where(key=self.url)):
+            return index_ranges.statistics_of_chunk(index_ranges.chunk_of(self.contents, row_group, column))
+
+    def column_metadata(self, row_group: int, column: str | int) -> dict[str, str | None]:
+        """The key-value metadata of a column chunk, without what only this library reads (``rpq.*``).
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The footer says nothing of the chunk.
+        """
+        with located(Where(key=self.url)):
+            chunk = index_ranges.chunk_of(self.contents, row_group, column)
+            pairs = key_values(chunk.metadata.key_value_metadata)
+        return {key: value for key, value in pairs.items() if not key.startswith("rpq.")}
+
+    async def column_index(self, row_group: int, column: str | int) -> DecodedColumnIndex | None:
+        """What is known of each data page of a column chunk: bounds, null counts, histograms of levels.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Returns:
+            The index; None where the file has none.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The index is damaged.
+            StoreError: The store could not give the bytes.
+        """
+        return await self._index(row_group, column, index_ranges.column_index_place, index_ranges.decode_columns)
+
+    async def offset_index(self, row_group: int, column: str | int) -> OffsetIndex | None:
+        """Where the data pages of a column chunk lie, and with which rows they begin.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Returns:
+            The index, whose pages lie within the chunk, in the order of their rows; None where the file has none.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The index is damaged.
+            StoreError: The store could not give the bytes.
+        """
+        return await self._index(row_group, column, index_ranges.offset_index_place, index_ranges.decode_offsets)
+
+    async def bloom_filter(self, row_group: int, column: str | int) -> ColumnBloomFilter | None:
+        """The bloom filter of a column chunk, which tells values that are certainly not in it.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Returns:
+            The filter; None where the file has none.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The filter is damaged.
+            UnsupportedError: It is of a kind that this version does not know.
+            StoreError: The store could not give the bytes.
+        """
+        found = await self._index(row_group, column, index_ranges.bloom_filter_place, index_ranges.decode_filter)
+        if found is None:
+            return None
+        return ColumnBloomFilter(index_ranges.chunk_of(self.contents, row_group, column).leaf, found)
+
+    async def _index(
+        self,
+        row_group: int,
+        column: str | int,
+        find: Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None],
+        decode_bytes: Callable[[index_ranges.IndexPlace, memoryview], T],
+    ) -> T | None:
+        with located(Where(key=self.url)):
+            place = find(index_ranges.chunk_of(self.contents, row_group, column))
+            if place is None:
+                return None
+            return await self._indexes.read(place, decode_bytes)
+
+    @cached_property
+    def _indexes(self) -> IndexReader:
+        return IndexReader(
+            self.objects,
+            self._tail,
+            verify=self._how.verify,
+            wave_bytes=self._how.options.merge_gap,
+            in_thread=self._row_groups.in_thread,
+        )
