@@ -27,7 +27,6 @@ from resilient_pq.cli.shared_options import (
 )
 from resilient_pq.shell_commands import command
 from resilient_pq.writer.creation import Creation
-from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS
 
 NAME = "write"
 EPILOG = epilog(
@@ -53,9 +52,7 @@ def write(
         str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
     ] = "zstd",
     compression_level: Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")] = None,
-    row_group_rows: Annotated[
-        int | None, typer.Option(metavar="ROWS", help="InputRows that close a row group.")
-    ] = None,
+    row_group_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="Rows that close a row group.")] = None,
     row_group_bytes: Annotated[
         int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
     ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
@@ -75,7 +72,7 @@ def write(
             metavar="SECONDS",
             help="Seconds after which a row that came whole is stored, at most; 0 for no bound.",
         ),
-    ] = MAX_UNSTORED_SECONDS,
+    ] = 30.0,
     checkpoint_seconds: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="Seconds that a row waits for a stored checkpoint at most."),

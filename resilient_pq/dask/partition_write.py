@@ -78,8 +78,8 @@ async def _written(table: pa.Table, part: PartitionTarget) -> WrittenPart:
         await store.discard_unfinished(key)
         if await store.exists(key):
             return await _published(store, key)
-        options = replace(part.encoding, write=replace(part.encoding.write, overwrite_partial=True))
-        creation = new_file((store, key), None, schema=part.schema, options=options, mode="x", on_error="abort")
+        options = replace(part.encoding, options=replace(part.encoding.write, overwrite_partial=True))
+        creation = new_file((store, key), None, schema=part.schema, options=options, mode="x")
         with suppress(AlreadyExistsError):  # an attempt that was taken for dead was first
             async with creation as writer:
                 await writer.write(table)

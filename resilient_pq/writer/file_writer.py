@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NoReturn, assert_never
+from typing import NoReturn, assert_never
 
 from resilient_pq import memory_pool
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
@@ -106,7 +106,6 @@ class Writer(UnstoredDeadline):
         *,
         schema: object | None,
         options: EncoderOptions,
-        on_error: Literal["keep", "abort"],
         owns_store: bool,
         checkpoint_log: CheckpointLog | None = None,
         resumed: Resumed | None = None,
@@ -114,7 +113,6 @@ class Writer(UnstoredDeadline):
     ) -> None:
         """Use `create` or `resume` instead."""
         super().__init__(store, store.url_of(key), sink, options, owns_store=owns_store)
-        self._on_error = on_error
         self._checkpoint_log = checkpoint_log
         self._log_begun = False
         self._unlogged: deque[Checkpoint] = deque()
@@ -509,7 +507,7 @@ class Writer(UnstoredDeadline):
                 note = "the object was published before this, whole"
                 log.warning("%s: %s", self.url, note)
                 error.add_note(note)
-            elif self._on_error == "keep" and self.num_rows_stored:
+            elif self._options.on_error == "keep" and self.num_rows_stored:
                 await self._sink.keep()
                 # What a fenced writer stored is somebody else's now, which its error says.
                 if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):

@@ -1,0 +1,105 @@
+"""What the value of an option may be. Pure."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from resilient_pq.errors import SchemaError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+#: Raises where the value of the option of that name is none that it can have.
+Check = Callable[[str, Any], None]
+T = TypeVar("T")
+
+_CHECK: Final = "check"
+_MAX_PAGE_BYTES = 1 << 30
+
+
+def option(default: T, check: Check) -> T:
+    """A field of a dataclass of options: its default, and what other values are held against; None always passes."""
+    return field(default=default, metadata={_CHECK: check})
+
+
+def check_options(options: DataclassInstance) -> None:
+    """Refuse values that an option cannot have."""
+    for declared in fields(options):
+        check, value = declared.metadata.get(_CHECK), getattr(options, declared.name)
+        if check is not None and not (value is None and "None" in str(declared.type)):
+            check(declared.name, value)
+
+
+def whole_number(name: str, value: object, *, least: int = 1) -> None:
+    """A count that is at least `least`."""
+    try:
+        count = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
+    if count < least:
+        raise SchemaError(f"{name} is {count}; it must be at least {least}")
+
+
+def whole_number_or_0(name: str, value: object) -> None:
+    """A count that may be 0."""
+    whole_number(name, value, least=0)
+
+
+def page_size(name: str, value: Any) -> None:
+    """Bytes of a page."""
+    whole_number(name, value)
+    if value > _MAX_PAGE_BYTES:
+        raise SchemaError(f"{name} is more than 1 GiB; a page's size is a signed 32-bit number")
+
+
+def seconds_above_0(name: str, value: object) -> None:
+    """A time that passes, and ends."""
+    if not 0 < _number(value) < math.inf:
+        raise SchemaError(f"{name} is {value!r}; it is a number of seconds above 0")
+
+
+def seconds_or_0(name: str, value: object) -> None:
+    """A time that may be 0, or without end."""
+    if not _number(value) >= 0:
+        raise SchemaError(f"{name} is {value!r}; it is a number of seconds, not below 0")
+
+
+def share(name: str, value: Any) -> None:
+    """A part of a whole."""
+    if not value >= 0:  # NaN is not either
+        raise SchemaError(f"{name} is {value}; it is a share, 0.02 for 2 %")
+
+
+def file_path(name: str, value: object) -> None:
+    """A path of the local file system."""
+    if not isinstance(value, str | os.PathLike):
+        raise SchemaError(f"{name} is {value!r}; it is the path of a file")
+
+
+def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
+    """Refuse key-value metadata that is no text, or that only the writer itself writes."""
+    for key, value in key_values.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise SchemaError(f"{setting} {key!r} is not text")
+        if key.startswith("rpq.") or key == "ARROW:schema":
+            raise SchemaError(f"the {setting} key {key!r} is the writer's own")
+
+
+def one_of(*values: str) -> Check:
+    """One of these texts."""
+
+    def check(name: str, value: object) -> None:
+        if value not in values:
+            raise SchemaError(f"{name} is {value!r}; it is {' or '.join(map(repr, values))}")
+
+    return check
+
+
+def _number(value: object) -> float:
+    """The value, or NaN, which no comparison lets pass."""
+    return value if isinstance(value, int | float) else math.nan
