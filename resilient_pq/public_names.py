@@ -82,6 +82,6 @@ from resilient_pq.recovery.uploads.open_uploads import Upload as Upload
 from resilient_pq.recovery.uploads.upload_completion import CompletedBy as CompletedBy
 from resilient_pq.recovery.uploads.upload_completion import CompletedUpload as CompletedUpload
 from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
-from resilient_pq.writer.file_writer import Checkpoint as Checkpoint
+from resilient_pq.writer.checkpoint_history import Checkpoint as Checkpoint
 from resilient_pq.writer.file_writer import Writer as Writer
 from resilient_pq.writer.write_options import WriteOptions as WriteOptions

@@ -7,6 +7,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.errors import SchemaError
@@ -45,11 +46,6 @@ def whole_number(name: str, value: object, *, least: int = 1) -> None:
         raise SchemaError(f"{name} is {count}; it must be at least {least}")
 
 
-def whole_number_or_0(name: str, value: object) -> None:
-    """A count that may be 0."""
-    whole_number(name, value, least=0)
-
-
 def page_size(name: str, value: Any) -> None:
     """Bytes of a page."""
     whole_number(name, value)
@@ -57,16 +53,11 @@ def page_size(name: str, value: Any) -> None:
         raise SchemaError(f"{name} is more than 1 GiB; a page's size is a signed 32-bit number")
 
 
-def seconds_above_0(name: str, value: object) -> None:
-    """A time that passes, and ends."""
-    if not 0 < _number(value) < math.inf:
-        raise SchemaError(f"{name} is {value!r}; it is a number of seconds above 0")
-
-
-def seconds_or_0(name: str, value: object) -> None:
-    """A time that may be 0, or without end."""
-    if not _number(value) >= 0:
-        raise SchemaError(f"{name} is {value!r}; it is a number of seconds, not below 0")
+def seconds(name: str, value: object, *, or_0: bool = False) -> None:
+    """A time that ends, above 0; with `or_0` one that may be 0, or without end."""
+    number = value if isinstance(value, int | float) else math.nan  # which no comparison lets pass
+    if not (number >= 0 if or_0 else 0 < number < math.inf):
+        raise SchemaError(f"{name} is {value!r}; it is a number of seconds{', not below' if or_0 else ' above'} 0")
 
 
 def share(name: str, value: Any) -> None:
@@ -92,14 +83,9 @@ def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
 
 def one_of(*values: str) -> Check:
     """One of these texts."""
-
-    def check(name: str, value: object) -> None:
-        if value not in values:
-            raise SchemaError(f"{name} is {value!r}; it is {' or '.join(map(repr, values))}")
-
-    return check
+    return partial(_one_of, values)
 
 
-def _number(value: object) -> float:
-    """The value, or NaN, which no comparison lets pass."""
-    return value if isinstance(value, int | float) else math.nan
+def _one_of(values: tuple[str, ...], name: str, value: object) -> None:
+    if value not in values:
+        raise SchemaError(f"{name} is {value!r}; it is {' or '.join(map(repr, values))}")

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from resilient_pq.io import ObjectSink, StoredState, WriteStore
 from resilient_pq.writer.batch_feeder import BatchFeeder
+from resilient_pq.writer.checkpoint_history import CheckpointHistory
+from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.lifecycle import WriterLifecycle
 from resilient_pq.writer.pipeline import Pipeline
@@ -35,11 +37,19 @@ class UnstoredDeadline(WriterLifecycle):
     """A writer of one file, as far as its rows have to be stored before they are too old."""
 
     def __init__(
-        self, store: WriteStore, url: str, sink: ObjectSink, options: EncoderOptions, *, owns_store: bool
+        self,
+        store: WriteStore,
+        key: str,
+        sink: ObjectSink,
+        options: EncoderOptions,
+        checkpoint_log: CheckpointLog | None,
+        *,
+        owns_store: bool,
     ) -> None:
         """Begin without rows."""
-        super().__init__(store, url, owns_store=owns_store)
+        super().__init__(store, store.url_of(key), owns_store=owns_store)
         self._sink = sink
+        self._checkpoints = CheckpointHistory(self.url, sink, checkpoint_log)
         self._options = options
         self._encoder: FileEncoder | None = None
         self._pipeline: Pipeline | None = None
@@ -55,10 +65,6 @@ class UnstoredDeadline(WriterLifecycle):
     @abstractmethod
     async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
         """Write a checkpoint, and commit it."""
-
-    @abstractmethod
-    def _log_stored(self) -> None:
-        """Note the checkpoints that have been stored since."""
 
     def _begin_bound(self) -> None:
         bound = self._options.max_unstored
@@ -187,7 +193,7 @@ class UnstoredDeadline(WriterLifecycle):
             unstored.took(self._storing + self._sink.commit_seconds)
             self._storing = None
         unstored.stored(self._num_rows_safe, self._encoder.num_rows_taken)
-        self._log_stored()
+        self._checkpoints.log_stored()
 
     @property
     def _num_rows_safe(self) -> int:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
@@ -28,11 +28,9 @@ from resilient_pq.writer.option_checks import (
     one_of,
     option,
     page_size,
-    seconds_above_0,
-    seconds_or_0,
+    seconds,
     share,
     whole_number,
-    whole_number_or_0,
 )
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
@@ -101,19 +99,19 @@ class WriteOptions:
     data_page_version: Literal["1.0", "2.0"] = option("1.0", one_of("1.0", "2.0"))
     level_encoding: Literal["RLE", "BIT_PACKED"] = option("RLE", one_of("RLE", "BIT_PACKED"))
     page_rows: int = option(131_072, whole_number)
-    dictionary_bytes: int = option(MiB, whole_number_or_0)
+    dictionary_bytes: int = option(MiB, partial(whole_number, least=0))
     statistics: bool = True
     bloom_filter_options: Mapping[str, bool | Mapping[str, float | None]] | Sequence[str] | None = None
     column_metadata: Mapping[str, Mapping[str, str]] | None = None
     sorting_columns: Sequence[Any] | None = None
-    checkpoint_seconds: float | None = option(None, seconds_above_0)
+    checkpoint_seconds: float | None = option(None, seconds)
     checkpoint_bytes: int | None = option(None, whole_number)
     checkpoint_log: str | os.PathLike[str] | None = option(None, file_path)  # noqa: RUF009  # its default is None
     part_bytes: int = option(5 * MiB, whole_number)
     max_part_bytes: int = option(64 * MiB, whole_number)
     equal_parts: bool = False
     max_bytes_in_flight: int = option(60 * MiB, whole_number)
-    undecided_grace: float = option(60.0, seconds_or_0)
+    undecided_grace: float = option(60.0, partial(seconds, or_0=True))
     overwrite_partial: bool = False
     permissions: int | None = None
     max_threads: int | None = option(None, whole_number)
@@ -162,7 +160,7 @@ class EncoderOptions:
     page_bytes: int = option(1 * MiB, page_size)
     checkpoint_every: int | None = option(8, whole_number)
     checkpoint_overhead: float = option(0.02, share)
-    max_unstored_seconds: float | None = option(30.0, seconds_above_0)
+    max_unstored_seconds: float | None = option(30.0, seconds)
     on_error: Literal["keep", "abort"] = option("keep", one_of("keep", "abort"))
     metadata: Mapping[str, str] | None = option(None, check_key_values)
     fencing: Literal["lease", "none"] = option("lease", one_of("lease", "none"))
