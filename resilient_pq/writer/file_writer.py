@@ -5,7 +5,6 @@ Everything that takes time on the processor runs in a thread, so that the event 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from bisect import bisect_right
@@ -30,11 +29,11 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.io.upload.abandoned_uploads import abort_after
-from resilient_pq.off_event_loop import AT_ONCE, off_loop
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.writer.batch_feeder import BatchFeeder, Stop
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
-from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
+from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_layout import FileLayout
 from resilient_pq.writer.pipeline import Pipeline
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
@@ -49,12 +48,7 @@ _REFUSALS = (SchemaError, FileFullError)
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a writer goes on with.
-
-    Attributes:
-        encoder: Of the file, its layout behind the bytes that are in place.
-        ingest: Takes rows as the file's first writer took them.
-    """
+    """What goes on with a file: its layout lies behind the bytes in place, and rows are taken as they were before."""
 
     encoder: FileEncoder
     ingest: Ingest
@@ -89,7 +83,6 @@ class Writer(UnstoredDeadline):
         self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._file_id = file_id or os.urandom(16)
-        self._checkpoint_time = self._commit_time = 0.0
         if resumed:
             self._ingest = resumed.ingest
             self._use(resumed.encoder)
@@ -193,9 +186,6 @@ class Writer(UnstoredDeadline):
         return self._ingest.batches(data)
 
     def _use(self, encoder: FileEncoder) -> None:
-        self._encoder = encoder
-        self._checkpoints.begin(encoder.layout)
-        self._checkpoint_time = self._commit_time = _now()
         self._pipeline = Pipeline(
             encoder,
             self._sink,
@@ -203,7 +193,7 @@ class Writer(UnstoredDeadline):
             row_group_bytes=self._options.row_group_bytes,
             laid_out=self._row_group_ended,
         )
-        self._begin_bound()
+        self._begin(encoder)
 
     async def _start(self) -> None:
         assert self._ingest is not None
@@ -262,25 +252,6 @@ class Writer(UnstoredDeadline):
             hint="go on in a new file",
         )
 
-    @property
-    def _known_pipeline(self) -> Pipeline:
-        assert self._pipeline is not None
-        return self._pipeline
-
-    async def _row_group_ended(self, closed: ClosedRowGroup, footer_follows: bool) -> None:
-        if not closed.in_order:
-            log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
-        if not footer_follows:
-            await self._write_checkpoint_if_due()
-
-    async def _write_checkpoint_if_due(self) -> None:
-        """Between row groups: one that is due now."""
-        assert self._encoder is not None
-        if self._encoder.checkpoint_due(self._seconds_since_checkpoint):
-            await self._known_pipeline.pushed()
-            await self._write_checkpoint()
-        self._checkpoints.log_stored()
-
     async def flush(self) -> None:
         """Close the open row group before it is full, and give it to the store: its rows take no more memory.
 
@@ -328,32 +299,6 @@ class Writer(UnstoredDeadline):
                     await self._commit(wait=True)
                 self._checkpoints.log_stored()
                 return self._checkpoints.newest
-
-    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
-        """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
-        encoder, sink = self._encoder, self._sink
-        assert encoder is not None
-        seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, _now()
-        worth_it = encoder.commit_due(
-            seconds_since,
-            cost=sink.commit_cost,
-            resent=sink.num_bytes_resent,
-            seconds_since_commit=_now() - self._commit_time,
-        )
-        layout = encoder.layout
-        large = len(layout.row_groups) * len(layout.schema.leaves) > AT_ONCE
-        buffers = await finish_in_thread(encoder.checkpoint) if large else encoder.checkpoint()
-        await self._known_pipeline.push(buffers)
-        self._checkpoints.add(layout)
-        if asked or worth_it:
-            self._commit_time = _now()
-            self._checkpoints.log_written()
-            await self._commit(wait=asked and wait)
-        log.debug("%s: %s", self.url, self.last_checkpoint)
-
-    @property
-    def _seconds_since_checkpoint(self) -> float:
-        return _now() - self._checkpoint_time
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -440,7 +385,3 @@ class Writer(UnstoredDeadline):
             error.hint = note
         else:
             error.add_note(note)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
