@@ -13,9 +13,9 @@ from resilient_pq.bulk.many_files import FileResults as FileResults
 from resilient_pq.bulk.run_summary import FileEntry as FileEntry
 from resilient_pq.bulk.run_summary import RunSummary as RunSummary
 from resilient_pq.dataset.dataset import Dataset as Dataset
-from resilient_pq.dataset.dataset_writer import DatasetCheckpoint as DatasetCheckpoint
-from resilient_pq.dataset.dataset_writer import DatasetFile as DatasetFile
 from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
+from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint
+from resilient_pq.dataset.sink_state import DatasetFile as DatasetFile
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata as WrittenMetadata
 from resilient_pq.errors import AccessDeniedError as AccessDeniedError
 from resilient_pq.errors import AlreadyExistsError as AlreadyExistsError

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from dataclasses import dataclass
 
-from resilient_pq.errors import SchemaError
+from resilient_pq.writer.option_checks import seconds, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +49,10 @@ class Roll:
     def __post_init__(self) -> None:
         """Refuse what could never work."""
         for name, value in (("roll_rows", self.rows), ("roll_bytes", self.num_bytes)):
-            if value is None:
-                continue
-            try:
-                count = operator.index(value)
-            except TypeError:
-                raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
-            if count < 1:
-                raise SchemaError(f"{name} is {value}; it must be at least 1")
-        seconds = self.seconds
-        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
-            raise SchemaError(f"roll_seconds is {seconds!r}; it is a number of seconds above 0")
+            if value is not None:
+                whole_number(name, value)
+        if self.seconds is not None:
+            seconds("roll_seconds", self.seconds)
 
     def rows_that_fit(self, num_rows: int, num_bytes: int, filled: Filled) -> int:
         """How many rows of a batch go into a file that is not full; at least one."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from resilient_pq.dataset.dataset_writer import Begun, DatasetFile, Partition
 from resilient_pq.dataset.naming import FilePlace, NamedFile, Naming
+from resilient_pq.dataset.sink_state import Begun, DatasetFile, Partition
 from resilient_pq.errors import (
     AlreadyExistsError,
     NotFoundError,
