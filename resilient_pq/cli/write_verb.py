@@ -25,8 +25,8 @@ from resilient_pq.cli.shared_options import (
     split_names,
     storage,
 )
+from resilient_pq.io.resolve import Opening
 from resilient_pq.shell_commands import command
-from resilient_pq.writer.creation import Creation
 
 NAME = "write"
 EPILOG = epilog(
@@ -194,7 +194,7 @@ async def _write_dataset(
     src: str,
     keys: Collection[str],
     block_seconds: float | None,
-    creating: Callable[..., Creation[rpq.DatasetWriter]],
+    creating: Callable[..., Opening[rpq.DatasetWriter]],
     reached: Storage,
 ) -> int:
     began = time.monotonic()

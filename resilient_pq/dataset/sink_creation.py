@@ -20,8 +20,8 @@ from resilient_pq.dataset.sink_state import Begun, DatasetCheckpoint, Partition,
 from resilient_pq.dataset.unfinished_files import DatasetFolder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
-from resilient_pq.io.resolve import reach
-from resilient_pq.writer.creation import Creation, new_file, sink_options_of
+from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.writer.creation import new_file, sink_options_of
 from resilient_pq.writer.file_writer import Writer
 from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions, known_options, takes_options
 
@@ -43,7 +43,7 @@ def create_dataset(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[CreateKeywords],
-) -> Creation[DatasetWriter]:
+) -> Opening[DatasetWriter]:
     """Begin to write a data set from one stream of rows: files in a folder, each published when it is full.
 
     Use it as ``async with rpq.create_dataset(folder, roll_rows=1_000_000) as writer``. Files are called
@@ -113,7 +113,7 @@ def resume_dataset(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[CreateKeywords],
-) -> Creation[DatasetWriter]:
+) -> Opening[DatasetWriter]:
     """Go on with a data set whose writer crashed, or ended.
 
     Each file that was left open becomes a finished one with every row that was stored, without a copy: a local
@@ -241,7 +241,7 @@ class _Sink:
         storage_options: Mapping[str, Any] | None,
         schema: object | None,
         begun: Callable[[DatasetFolder], Awaitable[Begun]],
-    ) -> Creation[DatasetWriter]:
+    ) -> Opening[DatasetWriter]:
         """The writer to a folder, whichever way it is begun."""
 
         async def opening() -> DatasetWriter:
@@ -263,7 +263,7 @@ class _Sink:
                     await store.close()
                 raise
 
-        return Creation(opening)
+        return Opening(opening)
 
     async def _begin_file(self, folder: DatasetFolder, place: FilePlace, ingest: Ingest) -> Writer:
         store, key = folder.store, folder.key_of(self.naming.relative(place.partition, place.sequence))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
 from resilient_pq.io import FetchCounters, ReadStore, RetryPolicy, with_retry
-from resilient_pq.io.resolve import reach
+from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File
@@ -19,44 +18,8 @@ from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, Re
 from resilient_pq.reader.reading import read_tail_and_contents
 
 
-class Closable(Protocol):
-    """What is open until it is closed."""
-
-    async def close(self) -> None:
-        """Let go of it."""
-
-
-Opened = TypeVar("Opened", bound=Closable)
-
-
 class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
-
-
-class Opening(Generic[Opened]):
-    """What `open` and its like give: ``async with`` or ``await`` it to have what is opened."""
-
-    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened]]) -> None:
-        """Keep what opens it until it is asked for."""
-        self._opening = opening
-        self._opened: Opened | None = None
-
-    def __await__(self) -> Generator[Any, None, Opened]:
-        """Open it; the caller closes it."""
-        return (yield from self._opening().__await__())
-
-    async def __aenter__(self) -> Opened:
-        """Open it."""
-        # Not `await self`: a warning is to name the caller's line, and counts the frames between.
-        self._opened = await self._opening()
-        return self._opened
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close it."""
-        assert self._opened is not None
-        await self._opened.close()
 
 
 async def open_file(

@@ -23,6 +23,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format.schema_tree import Schema, Selection
 from resilient_pq.io import WRITING, ReadStore, RetryPolicy, WriteStore, place_of, with_retry
+from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
@@ -32,7 +33,7 @@ from resilient_pq.shell_commands import command
 from resilient_pq.trevni.blocks.row_windows import needed_columns
 from resilient_pq.trevni.blocks.trevni_metadata import text_metadata
 from resilient_pq.trevni.trevni_source import KeptRows, RowStream, Source, given_schema, open_source
-from resilient_pq.writer.creation import Creation, new_file
+from resilient_pq.writer.creation import new_file
 from resilient_pq.writer.file_writer import Writer
 from resilient_pq.writer.write_options import EncoderOptions, StreamKeywords, known_options, takes_options
 
@@ -223,7 +224,7 @@ class _Conversion:
 
 
 async def _write(
-    conversion: _Conversion, creation: Creation[Writer], policy: OnDamage, progress: Progress | None
+    conversion: _Conversion, creation: Opening[Writer], policy: OnDamage, progress: Progress | None
 ) -> None:
     """Write the rows that are kept, and publish them; where there are none though there should be, nothing."""
     source, arriving = conversion.source, conversion.stream.windows()

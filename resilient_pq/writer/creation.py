@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, TypeVar, Unpack
+from typing import Any, Literal, Unpack
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import (
@@ -18,7 +17,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
-from resilient_pq.io.resolve import reach
+from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_writer import Resumed, Writer
 from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions, WriteOptions, known_options, takes_options
@@ -26,43 +25,6 @@ from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions, Wr
 Location = str | os.PathLike[str] | tuple[WriteStore, str]
 #: Begins or takes over an object: gives the sink of its bytes, and what is in place already.
 Beginning = Callable[[WriteStore, str], Awaitable[tuple[ObjectSink, Resumed | None]]]
-
-
-class Ending(Protocol):
-    """What writes, and ends as the block does in which it is used."""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Publish on success; after an exception publish nothing and keep what is stored."""
-
-
-W = TypeVar("W", bound=Ending)
-
-
-class Creation(Generic[W]):
-    """What `create` and its like give: ``async with`` or ``await`` it to have the writer."""
-
-    def __init__(self, opening: Callable[[], Coroutine[Any, Any, W]]) -> None:
-        """Keep what opens the writer until it is asked for."""
-        self._opening = opening
-        self._writer: W | None = None
-
-    def __await__(self) -> Generator[Any, None, W]:
-        """Open the writer; the caller closes it."""
-        return (yield from self._opening().__await__())
-
-    async def __aenter__(self) -> W:
-        """Open the writer."""
-        self._writer = await self
-        return self._writer
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Publish on success; after an exception publish nothing and keep what is stored."""
-        assert self._writer is not None
-        await self._writer.__aexit__(kind, error, traceback)
 
 
 @takes_options(CreateKeywords)
@@ -74,7 +36,7 @@ def create(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[CreateKeywords],
-) -> Creation[Writer]:
+) -> Opening[Writer]:
     """Begin a resilient Parquet file.
 
     Use it as ``async with rpq.create(url) as writer``. The object appears under its name when the block ends
@@ -108,7 +70,7 @@ def new_file(
     options: EncoderOptions,
     mode: Literal["w", "x"],
     alone: bool = False,
-) -> Creation[Writer]:
+) -> Opening[Writer]:
     """A writer to a new object, as of `create`; `alone` refuses to take over the lease of an unfinished file."""
     file_id = new_file_id()
     lease = LeaseTerms(file_id.hex(), exclusive=alone) if options.fencing == "lease" else None
@@ -133,7 +95,7 @@ def writer_of(
     schema: object | None,
     options: EncoderOptions,
     file_id: bytes | None = None,
-) -> Creation[Writer]:
+) -> Opening[Writer]:
     """A writer to an object, whichever way that is begun."""
     log_path = options.write.checkpoint_log
 
@@ -162,7 +124,7 @@ def writer_of(
             file_id=file_id,
         )
 
-    return Creation(opening)
+    return Opening(opening)
 
 
 def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:

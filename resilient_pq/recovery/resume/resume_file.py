@@ -31,6 +31,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
+from resilient_pq.io.resolve import Opening
 from resilient_pq.io.upload.lease import told_of_loss
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
@@ -41,7 +42,6 @@ from resilient_pq.recovery.resume.take_over import Wanted, take_over
 from resilient_pq.recovery.resume.unstored_file import was_torn_at_once
 from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import (
-    Creation,
     new_file_id,
     sink_options_of,
     writer_of,
@@ -100,7 +100,7 @@ def resume(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[ResumeKeywords],
-) -> Creation[Writer]:
+) -> Opening[Writer]:
     """Go on with a file that its writer left unfinished.
 
     Use it as ``async with rpq.resume(url) as writer``. The first ``writer.num_rows_stored`` rows are in the file
@@ -157,7 +157,7 @@ def create_or_resume(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[CreateKeywords],
-) -> Creation[Writer]:
+) -> Opening[Writer]:
     """Begin a file, or go on with it where an earlier writer left it: one call for the first start and for every other.
 
     Use it as ``async with rpq.create_or_resume(url) as writer``. The first ``writer.num_rows_stored`` rows are in the
