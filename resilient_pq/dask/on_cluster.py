@@ -39,8 +39,6 @@ _MOST_BYTES = 32 * MiB
 _UNKNOWN = 8 * MiB
 #: Seconds until a scheduler is said not to be reached.
 _CONNECTING = 10
-#: Seconds that a file waits for others to go with.
-_WAITING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +176,7 @@ class OnCluster:
 
     async def _lane(self) -> None:
         """One task after the other, as long as files wait."""
-        await asyncio.sleep(_WAITING)
+        await asyncio.sleep(0)  # files that are asked for at this moment go together
         while batch := self._next_batch():
             self._num_busy += 1
             try:
