@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,21 +19,49 @@ if TYPE_CHECKING:
 Check = Callable[[str, Any], None]
 T = TypeVar("T")
 
-_CHECK: Final = "check"
+_DECLARED: Final = "declared"
 _MAX_PAGE_BYTES = 1 << 30
 
 
-def option(default: T, check: Check) -> T:
-    """A field of a dataclass of options: its default, and what other values are held against; None always passes."""
-    return field(default=default, metadata={_CHECK: check})
+@dataclass(frozen=True, slots=True)
+class OptionHelp:
+    """How the command line shows an option: the name of its value, a text, and its flag where that has another name."""
+
+    metavar: str
+    text: str
+    flag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    check: Check | None
+    help: OptionHelp | None
+
+
+_NOTHING: Final = _Declared(None, None)
+
+
+def option(default: T, check: Check | None = None, help: OptionHelp | None = None) -> T:
+    """A field of a dataclass of options: its default, its check, which None passes, and its command-line help."""
+    return field(default=default, metadata={_DECLARED: _Declared(check, help)})
 
 
 def check_options(options: DataclassInstance) -> None:
     """Refuse values that an option cannot have."""
-    for declared in fields(options):
-        check, value = declared.metadata.get(_CHECK), getattr(options, declared.name)
-        if check is not None and not (value is None and "None" in str(declared.type)):
-            check(declared.name, value)
+    for each in fields(options):
+        check, value = _declared(each).check, getattr(options, each.name)
+        if check is not None and not (value is None and "None" in str(each.type)):
+            check(each.name, value)
+
+
+def shown_options(options: type[DataclassInstance]) -> dict[str, OptionHelp]:
+    """The options that the command line shows, by their names."""
+    found = ((each.name, _declared(each).help) for each in fields(options))
+    return {name: help for name, help in found if help is not None}
+
+
+def _declared(option: Field[Any]) -> _Declared:
+    return option.metadata.get(_DECLARED, _NOTHING)  # type: ignore[no-any-return]
 
 
 def whole_number(name: str, value: object, *, least: int = 1) -> None:

@@ -22,6 +22,7 @@ from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import bloom_filters, check_names, column_metadata
 from resilient_pq.writer.cut_policy import Cadence
 from resilient_pq.writer.option_checks import (
+    OptionHelp,
     check_key_values,
     check_options,
     file_path,
@@ -104,15 +105,21 @@ class WriteOptions:
     bloom_filter_options: Mapping[str, bool | Mapping[str, float | None]] | Sequence[str] | None = None
     column_metadata: Mapping[str, Mapping[str, str]] | None = None
     sorting_columns: Sequence[Any] | None = None
-    checkpoint_seconds: float | None = option(None, seconds)
-    checkpoint_bytes: int | None = option(None, whole_number)
-    checkpoint_log: str | os.PathLike[str] | None = option(None, file_path)  # noqa: RUF009  # its default is None
+    checkpoint_seconds: float | None = option(
+        None, seconds, OptionHelp("SECONDS", "Seconds that a row waits for a stored checkpoint at most.")
+    )
+    checkpoint_bytes: int | None = option(
+        None, whole_number, OptionHelp("SIZE", "Bytes of the file between checkpoints, besides.")
+    )
+    checkpoint_log: str | os.PathLike[str] | None = option(  # noqa: RUF009  # its default is None
+        None, file_path, OptionHelp("FILE", "A line for each stored checkpoint, for `rpq uploads --log`.", flag="--log")
+    )
     part_bytes: int = option(5 * MiB, whole_number)
     max_part_bytes: int = option(64 * MiB, whole_number)
     equal_parts: bool = False
     max_bytes_in_flight: int = option(60 * MiB, whole_number)
     undecided_grace: float = option(60.0, partial(seconds, or_0=True))
-    overwrite_partial: bool = False
+    overwrite_partial: bool = option(False, help=OptionHelp("", "Replace the DST.partial of a writer that was killed."))
     permissions: int | None = None
     max_threads: int | None = option(None, whole_number)
 
@@ -152,15 +159,25 @@ class EncoderOptions:
         own_metadata: Further key-value metadata, of ours: what a file is part of.
     """
 
-    compression: str | None = "zstd"
-    compression_level: int | None = None
+    compression: str | None = option("zstd", help=OptionHelp("CODEC", "zstd, snappy, gzip, brotli, lz4_raw or none."))
+    compression_level: int | None = option(None, help=OptionHelp("LEVEL", "The codec's level."))
     encodings: str | Mapping[str, str] = "auto"
-    row_group_rows: int | None = option(None, whole_number)
-    row_group_bytes: int = option(64 * MiB, whole_number)
-    page_bytes: int = option(1 * MiB, page_size)
-    checkpoint_every: int | None = option(8, whole_number)
-    checkpoint_overhead: float = option(0.02, share)
-    max_unstored_seconds: float | None = option(30.0, seconds)
+    row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows that close a row group."))
+    row_group_bytes: int = option(64 * MiB, whole_number, OptionHelp("SIZE", "Bytes in memory that close a row group."))
+    page_bytes: int = option(
+        1 * MiB, page_size, OptionHelp("SIZE", "Bytes of values, or of dictionary indices, that close a page.")
+    )
+    checkpoint_every: int | None = option(
+        8, whole_number, OptionHelp("N", "Row groups between checkpoints, at least; 0 for none.")
+    )
+    checkpoint_overhead: float = option(
+        0.02, share, OptionHelp("SHARE", "Share of the bytes written that checkpoints may take.")
+    )
+    max_unstored_seconds: float | None = option(
+        30.0,
+        seconds,
+        OptionHelp("SECONDS", "Seconds after which a row that came whole is stored, at most; 0 for no bound."),
+    )
     on_error: Literal["keep", "abort"] = option("keep", one_of("keep", "abort"))
     metadata: Mapping[str, str] | None = option(None, check_key_values)
     fencing: Literal["lease", "none"] = option("lease", one_of("lease", "none"))

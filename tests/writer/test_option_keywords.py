@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.cli import write_verb
+from resilient_pq.cli.write_arguments import chosen_options
 from resilient_pq.errors import SchemaError
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer import write_options
+from resilient_pq.writer.option_checks import shown_options
 from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions
 
 PACKAGE = Path(rpq.__file__).parent
@@ -101,6 +104,16 @@ def test_no_function_repeats_an_option() -> None:
         if argument.arg in names and default is not None
     ]
     assert repeated == []
+
+
+def test_the_command_line_hands_on_what_is_declared_for_it() -> None:
+    shown = {**shown_options(EncoderOptions), **shown_options(rpq.WriteOptions)}
+    arguments = {help.flag.removeprefix("--") if help.flag else name: name for name, help in shown.items()}
+    chosen = chosen_options({argument: f"value of {name}" for argument, name in arguments.items()})
+    write = chosen.pop("options")
+    for name in shown:
+        assert (chosen[name] if name in chosen else getattr(write, name)) == f"value of {name}"
+    assert arguments.keys() <= inspect.signature(write_verb.write).parameters.keys()
 
 
 def _called(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
