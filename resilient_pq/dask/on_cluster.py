@@ -43,14 +43,10 @@ _CONNECTING = 10
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was in the folder of the outputs before the run.
+    """What was in the folder of the outputs before the run."""
 
-    Attributes:
-        is_empty: Whether nothing was.
-        unfinished: The open uploads and the partial files, by the key of what they were to become or were called.
-    """
-
-    is_empty: bool
+    is_empty: bool  # whether nothing was
+    #: The open uploads and the partial files, by the key of what they were to become or were called.
     unfinished: Mapping[str, frozenset[str]]
 
     @classmethod

@@ -32,31 +32,18 @@ _TAIL_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """Where a partition goes, and how.
-
-    Attributes:
-        url: The file.
-        schema: Of every file of the run.
-        stop: The name of an event: once it is set, no attempt begins any more.
-        encoding: How it is written.
-        storage_options: For the store.
-    """
+    """Where a partition goes, and how."""
 
     url: Location
-    schema: pa.Schema
-    stop: str
-    encoding: EncoderOptions
+    schema: pa.Schema  # of every file of the run
+    stop: str  # the name of an event: once it is set, no attempt begins any more
+    encoding: EncoderOptions  # how it is written
     storage_options: Mapping[str, Any] | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """A file that is there.
-
-    Attributes:
-        num_rows: Its rows.
-        size: Its bytes.
-    """
+    """A file that is there."""
 
     num_rows: int
     size: int

@@ -31,13 +31,9 @@ _HINT: Final = 'partitioning is "hive", or an Arrow schema of the columns that a
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What is left of a filter for the rows of one file.
+    """What is left of a filter for the rows of one file."""
 
-    Attributes:
-        filters: On its own columns; None where all of its rows are wanted.
-    """
-
-    filters: Filters | None
+    filters: Filters | None  # on its own columns; None where all of its rows are wanted
 
 
 class FolderColumns:

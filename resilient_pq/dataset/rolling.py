@@ -9,18 +9,12 @@ from resilient_pq.writer.option_checks import seconds, whole_number
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What is in a file so far.
+    """What is in a file so far."""
 
-    Attributes:
-        num_rows: Rows taken.
-        num_bytes: Bytes of the file.
-        open_bytes: Bytes in memory of the rows that are in no row group yet.
-        share: Bytes of a file for each byte that its rows take in memory, as far as is known; above 0, and at most 1.
-    """
-
-    num_rows: int
-    num_bytes: int
-    open_bytes: int
+    num_rows: int  # rows taken
+    num_bytes: int  # bytes of the file
+    open_bytes: int  # bytes in memory of the rows that are in no row group yet
+    #: Bytes of a file for each byte that its rows take in memory, as far as is known; above 0, and at most 1.
     share: float
 
     @property
@@ -33,18 +27,13 @@ class Filled:
 class Roll:
     """When a file is full; None for no such limit.
 
-    Attributes:
-        rows: Rows of a file, exactly.
-        num_bytes: Bytes of a file, about.
-        seconds: Seconds after its first row was written.
-
     Raises:
         SchemaError: A limit that no file could have.
     """
 
-    rows: int | None = None
-    num_bytes: int | None = None
-    seconds: float | None = None
+    rows: int | None = None  # rows of a file, exactly
+    num_bytes: int | None = None  # bytes of a file, about
+    seconds: float | None = None  # seconds after its first row was written
 
     def __post_init__(self) -> None:
         """Refuse what could never work."""

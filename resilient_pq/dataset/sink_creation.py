@@ -197,17 +197,11 @@ def _missing(folder: DatasetFolder, name: str, stored: int, begins: int) -> Reco
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """What both are told, checked.
+    """What both are told, checked."""
 
-    Attributes:
-        settings: How the data set is written.
-        naming: What its files are called.
-        options: How each is encoded.
-    """
-
-    settings: SinkSettings
-    naming: Naming
-    options: EncoderOptions
+    settings: SinkSettings  # how the data set is written
+    naming: Naming  # what its files are called
+    options: EncoderOptions  # how each is encoded
 
     @classmethod
     def checked(

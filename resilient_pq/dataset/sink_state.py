@@ -52,21 +52,13 @@ class DatasetCheckpoint:
 
 @dataclass(slots=True)
 class Partition:
-    """A partition as its sink knows it.
+    """A partition as its sink knows it."""
 
-    Attributes:
-        name: The folder below the data set.
-        sequence: Of the next file.
-        num_rows_before: Rows in published files.
-        num_rows_known: Rows that the source will give again, and that are stored already: they are passed over.
-        file: The open file.
-    """
-
-    name: str
-    sequence: int = 0
-    num_rows_before: int = 0
-    num_rows_known: int = 0
-    file: OpenFile | None = None
+    name: str  # the folder below the data set
+    sequence: int = 0  # of the next file
+    num_rows_before: int = 0  # rows in published files
+    num_rows_known: int = 0  # rows that the source will give again, and that are stored already: they are passed over
+    file: OpenFile | None = None  # the open file
 
     @property
     def open_file(self) -> OpenFile:
@@ -92,49 +84,30 @@ class Partition:
 
 @dataclass(slots=True)
 class OpenFile:
-    """A file that is being written.
+    """A file that is being written."""
 
-    Attributes:
-        writer: Writes it.
-        place: Where it stands in the data set.
-        due: When it is to be published though it is not full.
-        bytes_taken: Bytes in memory of all its rows.
-    """
-
-    writer: Writer
-    place: FilePlace
-    due: float | None
-    bytes_taken: int = 0
+    writer: Writer  # writes it
+    place: FilePlace  # where it stands in the data set
+    due: float | None  # when it is to be published though it is not full
+    bytes_taken: int = 0  # bytes in memory of all its rows
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """How a data set is written.
+    """How a data set is written."""
 
-    Attributes:
-        partition_by: The columns of the partitions.
-        roll: When a file is full.
-        max_open: Files that may be open at one time.
-        open_bytes: Bytes in memory that the rows of all open row groups may take together.
-    """
-
-    partition_by: tuple[str, ...]
-    roll: Roll
-    max_open: int
-    open_bytes: int
+    partition_by: tuple[str, ...]  # the columns of the partitions
+    roll: Roll  # when a file is full
+    max_open: int  # files that may be open at one time
+    open_bytes: int  # bytes in memory that the rows of all open row groups may take together
 
 
 @dataclass(slots=True)
 class Begun:
-    """What a sink goes on with.
+    """What a sink goes on with."""
 
-    Attributes:
-        partitions: What is known of each, by its name.
-        files: Those that were completed for it.
-    """
-
-    partitions: dict[str, Partition] = field(default_factory=dict)
-    files: list[DatasetFile] = field(default_factory=list)
+    partitions: dict[str, Partition] = field(default_factory=dict)  # what is known of each, by its name
+    files: list[DatasetFile] = field(default_factory=list)  # those that were completed for it
 
 
 def now() -> float:
