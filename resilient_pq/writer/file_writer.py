@@ -30,12 +30,11 @@ from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteS
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.writer.batch_feeder import BatchFeeder, Stop
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_layout import FileLayout
-from resilient_pq.writer.pipeline import Pipeline
+from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
 from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
 

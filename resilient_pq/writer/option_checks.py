@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Check = Callable[[str, Any], None]
 T = TypeVar("T")
 
-_DECLARED: Final = "declared"
-_MAX_PAGE_BYTES = 1 << 30
+_CHECK: Final = "check"
+_HELP: Final = "help"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +32,23 @@ class OptionHelp:
     flag: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Declared:
-    check: Check | None
-    help: OptionHelp | None
-
-
-_NOTHING: Final = _Declared(None, None)
-
-
 def option(default: T, check: Check | None = None, help: OptionHelp | None = None) -> T:
     """A field of a dataclass of options: its default, its check, which None passes, and its command-line help."""
-    return field(default=default, metadata={_DECLARED: _Declared(check, help)})
+    return field(default=default, metadata={_CHECK: check, _HELP: help})
 
 
 def check_options(options: DataclassInstance) -> None:
     """Refuse values that an option cannot have."""
     for each in fields(options):
-        check, value = _declared(each).check, getattr(options, each.name)
+        check, value = each.metadata.get(_CHECK), getattr(options, each.name)
         if check is not None and not (value is None and "None" in str(each.type)):
             check(each.name, value)
 
 
 def shown_options(options: type[DataclassInstance]) -> dict[str, OptionHelp]:
     """The options that the command line shows, by their names."""
-    found = ((each.name, _declared(each).help) for each in fields(options))
+    found = ((each.name, each.metadata.get(_HELP)) for each in fields(options))
     return {name: help for name, help in found if help is not None}
-
-
-def _declared(option: Field[Any]) -> _Declared:
-    return option.metadata.get(_DECLARED, _NOTHING)  # type: ignore[no-any-return]
 
 
 def whole_number(name: str, value: object, *, least: int = 1) -> None:
@@ -72,13 +59,6 @@ def whole_number(name: str, value: object, *, least: int = 1) -> None:
         raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
     if count < least:
         raise SchemaError(f"{name} is {count}; it must be at least {least}")
-
-
-def page_size(name: str, value: Any) -> None:
-    """Bytes of a page."""
-    whole_number(name, value)
-    if value > _MAX_PAGE_BYTES:
-        raise SchemaError(f"{name} is more than 1 GiB; a page's size is a signed 32-bit number")
 
 
 def seconds(name: str, value: object, *, or_0: bool = False) -> None:

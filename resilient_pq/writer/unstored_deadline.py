@@ -18,12 +18,11 @@ from typing import Any, Final
 from resilient_pq.io import ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.off_event_loop import AT_ONCE
-from resilient_pq.writer.batch_feeder import BatchFeeder
 from resilient_pq.writer.checkpoint_history import CheckpointHistory
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
 from resilient_pq.writer.lifecycle import WriterLifecycle
-from resilient_pq.writer.pipeline import Pipeline
+from resilient_pq.writer.pipeline import BatchFeeder, Pipeline
 from resilient_pq.writer.write_options import EncoderOptions
 
 log = logging.getLogger("resilient_pq.writer")

@@ -28,7 +28,6 @@ from resilient_pq.writer.option_checks import (
     file_path,
     one_of,
     option,
-    page_size,
     seconds,
     share,
     whole_number,
@@ -165,7 +164,7 @@ class EncoderOptions:
     row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows that close a row group."))
     row_group_bytes: int = option(64 * MiB, whole_number, OptionHelp("SIZE", "Bytes in memory that close a row group."))
     page_bytes: int = option(
-        1 * MiB, page_size, OptionHelp("SIZE", "Bytes of values, or of dictionary indices, that close a page.")
+        1 * MiB, whole_number, OptionHelp("SIZE", "Bytes of values, or of dictionary indices, that close a page.")
     )
     checkpoint_every: int | None = option(
         8, whole_number, OptionHelp("N", "Row groups between checkpoints, at least; 0 for none.")
@@ -191,6 +190,8 @@ class EncoderOptions:
         compression.check_level(self.codec, self.compression_level)
         check_options(self)
         check_options(self.write)
+        if self.page_bytes > 1 << 30:
+            raise SchemaError("page_bytes is more than 1 GiB; a page's size is a signed 32-bit number")
         if self.write.level_encoding == "BIT_PACKED" and self.write.data_page_version != "1.0":
             raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
 
