@@ -13,9 +13,9 @@ from resilient_pq.bulk.many_files import FileResults as FileResults
 from resilient_pq.bulk.run_summary import FileEntry as FileEntry
 from resilient_pq.bulk.run_summary import RunSummary as RunSummary
 from resilient_pq.dataset.dataset import Dataset as Dataset
-from resilient_pq.dataset.dataset_writer import DatasetCheckpoint as DatasetCheckpoint
-from resilient_pq.dataset.dataset_writer import DatasetFile as DatasetFile
 from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
+from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint
+from resilient_pq.dataset.sink_state import DatasetFile as DatasetFile
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata as WrittenMetadata
 from resilient_pq.errors import AccessDeniedError as AccessDeniedError
 from resilient_pq.errors import AlreadyExistsError as AlreadyExistsError
@@ -82,6 +82,6 @@ from resilient_pq.recovery.uploads.open_uploads import Upload as Upload
 from resilient_pq.recovery.uploads.upload_completion import CompletedBy as CompletedBy
 from resilient_pq.recovery.uploads.upload_completion import CompletedUpload as CompletedUpload
 from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
-from resilient_pq.writer.file_writer import Checkpoint as Checkpoint
+from resilient_pq.writer.checkpoint_history import Checkpoint as Checkpoint
 from resilient_pq.writer.file_writer import Writer as Writer
 from resilient_pq.writer.write_options import WriteOptions as WriteOptions

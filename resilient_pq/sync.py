@@ -28,11 +28,11 @@ import nanoarrow
 import resilient_pq
 from resilient_pq.arrow.c_stream import lazy_stream
 from resilient_pq.arrow.types.field import Field
+from resilient_pq.io.resolve import Opening
 from resilient_pq.loop_portal import portal as _loop
 from resilient_pq.public_names import *
-from resilient_pq.reader.opening import Opening
 from resilient_pq.version import __version__ as __version__
-from resilient_pq.writer.creation import Creation
+from resilient_pq.writer.lifecycle import WriterLifecycle
 
 if not TYPE_CHECKING:  # type checkers go by the aliases
     __all__ = resilient_pq.__all__
@@ -85,9 +85,9 @@ def _rows(records: Records) -> Iterator[dict[str, Any]]:
 
 
 @overload
-def _blocking(function: Callable[P, Creation[Any]]) -> Callable[P, Blocking]: ...
+def _blocking(function: Callable[P, Opening[WriterLifecycle]]) -> Callable[P, Blocking]: ...
 @overload
-def _blocking(function: Callable[P, Opening[Any]]) -> Callable[P, BlockingReader]: ...
+def _blocking(function: Callable[P, Opening[File | Dataset | TrevniFile]]) -> Callable[P, BlockingReader]: ...
 @overload
 def _blocking(function: Callable[P, FileResults]) -> Callable[P, BlockingResults]: ...
 @overload

@@ -25,9 +25,9 @@ from resilient_pq.cli.shared_options import (
     split_names,
     storage,
 )
+from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
+from resilient_pq.io.resolve import Opening
 from resilient_pq.shell_commands import command
-from resilient_pq.writer.creation import Creation
-from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS
 
 NAME = "write"
 EPILOG = epilog(
@@ -39,6 +39,7 @@ EPILOG = epilog(
 )
 
 
+@takes_write_options(before="mode")
 def write(
     src: Annotated[
         str,
@@ -49,50 +50,9 @@ def write(
         ),
     ],
     dst: Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")],
-    compression: Annotated[
-        str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
-    ] = "zstd",
-    compression_level: Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")] = None,
-    row_group_rows: Annotated[
-        int | None, typer.Option(metavar="ROWS", help="InputRows that close a row group.")
-    ] = None,
-    row_group_bytes: Annotated[
-        int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
-    ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
-    page_bytes: Annotated[
-        int, size_option("--page-bytes", "Bytes of values, or of dictionary indices, that close a page.")
-    ] = "1MiB",  # type: ignore[assignment]
-    checkpoint_every: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Row groups between checkpoints, at least; 0 for none.")
-    ] = 8,
-    checkpoint_overhead: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the bytes written that checkpoints may take.")
-    ] = 0.02,
-    max_unstored_seconds: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Seconds after which a row that came whole is stored, at most; 0 for no bound.",
-        ),
-    ] = MAX_UNSTORED_SECONDS,
-    checkpoint_seconds: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Seconds that a row waits for a stored checkpoint at most."),
-    ] = None,
-    checkpoint_bytes: Annotated[
-        int | None, size_option("--checkpoint-bytes", "Bytes of the file between checkpoints, besides.")
-    ] = None,
-    log: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A line for each stored checkpoint, for `rpq uploads --log`."),
-    ] = None,
     mode: Annotated[
         Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")
     ] = "w",
-    overwrite_partial: Annotated[
-        bool, typer.Option("--overwrite-partial", help="Replace the DST.partial of a writer that was killed.")
-    ] = False,
     partition_by: Annotated[
         str | None,
         typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
@@ -113,6 +73,7 @@ def write(
     storage_option: StorageOptions = None,
     retry_for: RetryFor = None,
     as_json: AsJson = False,
+    **given: Any,
 ) -> int:
     """Write rows to resilient Parquet files.
 
@@ -126,22 +87,7 @@ def write(
     interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
     """
     reached = storage(endpoint_url, storage_option, retry_for)
-    settings: dict[str, Any] = {
-        "compression": compression,
-        "compression_level": compression_level,
-        "row_group_rows": row_group_rows,
-        "row_group_bytes": row_group_bytes,
-        "page_bytes": page_bytes,
-        "checkpoint_every": checkpoint_every or None,
-        "checkpoint_overhead": checkpoint_overhead,
-        "max_unstored_seconds": max_unstored_seconds or None,
-        "options": rpq.WriteOptions(
-            overwrite_partial=overwrite_partial,
-            checkpoint_seconds=checkpoint_seconds,
-            checkpoint_bytes=checkpoint_bytes,
-            checkpoint_log=log,
-        ),
-    }
+    settings = chosen_options(given)
     keys = split_names(partition_by, "--partition-by")
     rolling = {
         "partition_by": keys,
@@ -197,7 +143,7 @@ async def _write_dataset(
     src: str,
     keys: Collection[str],
     block_seconds: float | None,
-    creating: Callable[..., Creation[rpq.DatasetWriter]],
+    creating: Callable[..., Opening[rpq.DatasetWriter]],
     reached: Storage,
 ) -> int:
     began = time.monotonic()

@@ -128,16 +128,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ReadPartition:
-    """What a worker does for a partition: called with the row group, it gives the frame.
+    """What a worker does for a partition: called with the row group, it gives the frame."""
 
-    Attributes:
-        types: How tables become frames.
-        paths: For each column of the tables, what is asked for of the file: it, or fields inside of it.
-        how: How it is read.
-        storage_options: For the store.
-    """
-
-    types: FrameTypes
+    types: FrameTypes  # how tables become frames
+    #: For each column of the tables, what is asked for of the file: it, or fields inside of it.
     paths: Mapping[str, tuple[str, ...]]
     how: ReadSettings
     storage_options: Mapping[str, Any] | None = field(repr=False)

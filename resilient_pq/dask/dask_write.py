@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Unpack
 
 import dask
 import dask.dataframe as dd
@@ -22,9 +22,7 @@ from resilient_pq.errors import SchemaError, StoreError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import shown
 from resilient_pq.loop_portal import portal
-from resilient_pq.units import MiB
-from resilient_pq.writer.creation import check_options
-from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
+from resilient_pq.writer.write_options import EncoderOptions, PartitionKeywords, known_options, takes_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,7 @@ class WrittenFrame:
     metadata: WrittenMetadata | None
 
 
+@takes_options(PartitionKeywords)
 def write(
     frame: dd.DataFrame,
     dst: str | os.PathLike[str],
@@ -55,20 +54,11 @@ def write(
     write_index: bool | None = None,
     write_metadata: bool = True,
     overwrite: bool = False,
-    compression: str | None = "zstd",
-    compression_level: int | None = None,
-    encodings: str | Mapping[str, str] = "auto",
-    row_group_rows: int | None = None,
-    row_group_bytes: int = 64 * MiB,
-    page_bytes: int = 1 * MiB,
-    checkpoint_every: int | None = 8,
-    checkpoint_overhead: float = 0.02,
-    metadata: Mapping[str, str] | None = None,
-    options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     client: Client | None = None,
     workers_timeout: float | None = None,
+    **options_given: Unpack[PartitionKeywords],
 ) -> WrittenFrame:
     """Write a Dask DataFrame into a folder: a resilient file of every partition, and a summary of them.
 
@@ -92,16 +82,8 @@ def write(
         overwrite: Replace the Parquet files of the folder. Those that are there are removed when the new ones and
             their summary are complete: until then, whoever goes by ``_metadata`` reads the old ones, and whoever lists
             the folder may see both.
-        compression: As of `resilient_pq.create`, like all that follow up to `options`.
-        compression_level: The codec's level.
-        encodings: One for all columns, or by column.
-        row_group_rows: Rows after which a row group is closed.
-        row_group_bytes: Bytes in memory after which a row group is closed.
-        page_bytes: Bytes after which a page is cut.
-        checkpoint_every: Row groups between checkpoints.
-        checkpoint_overhead: Share of the bytes that checkpoints may take.
-        metadata: Key-value metadata for the footers.
-        options: The less common settings.
+        **options_given: How each file is written: `PartitionKeywords`, as of `resilient_pq.create`.
+        metadata: Key-value metadata for the footer of each file.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
         client: Where to compute. None is the client of this thread; where there is none, threads of this process.
@@ -119,10 +101,10 @@ def write(
             died of it.
     """
     storage_options = with_retry(storage_options, retry)
+    # Workers have all rows of a partition at once: no timer stores them, and what fails is computed again.
     encoding = EncoderOptions(
-        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-        checkpoint_every, checkpoint_overhead, metadata, check_options(options, "abort"),
-    )  # fmt: skip
+        **known_options(write, options_given), max_unstored_seconds=None, on_error="abort", fencing="none"
+    )
     if not isinstance(frame, dd.DataFrame):
         raise SchemaError(f"frame is {type(frame).__name__}", hint="it is a Dask DataFrame; a series has to_frame()")
     run = WriteRun.of(frame.npartitions, dst, name, storage_options)

@@ -48,29 +48,19 @@ def is_by_nulls(kind: pa.DataType, backend: Backend | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FrameTypes:
-    """How tables become frames.
+    """How tables become frames."""
 
-    Attributes:
-        schema: Of the tables, index and all.
-        index: The column that becomes the index; None for one that counts rows.
-        index_name: What the index is called.
-        floats: Integer columns with nulls that become floating point, exactly.
-        nullable: Columns that may have nulls, and integers too large for that: they have pandas' nullable types.
-        objects: Boolean columns with nulls.
-        categories: Columns that were dictionaries when they were written: they become categories, as yet unknown ones.
-        backend: As of `read`.
-        arrow_strings: Whether text, dates and decimals have Arrow's types, which is Dask's choice.
-    """
-
-    schema: pa.Schema
-    index: str | None = None
+    schema: pa.Schema  # of the tables, index and all
+    index: str | None = None  # the column that becomes the index; None for one that counts rows
     index_name: str | None = None
-    floats: frozenset[str] = frozenset()
+    floats: frozenset[str] = frozenset()  # integer columns with nulls that become floating point, exactly
+    #: Columns that may have nulls, and integers too large for that: they have pandas' nullable types.
     nullable: frozenset[str] = frozenset()
-    objects: frozenset[str] = frozenset()
+    objects: frozenset[str] = frozenset()  # boolean columns with nulls
+    #: Columns that were dictionaries when they were written: they become categories, as yet unknown ones.
     categories: frozenset[str] = frozenset()
     backend: Backend | None = None
-    arrow_strings: bool = True
+    arrow_strings: bool = True  # whether text, dates and decimals have Arrow's types, which is Dask's choice
 
     @property
     def columns(self) -> list[str]:

@@ -39,20 +39,14 @@ _MOST_BYTES = 32 * MiB
 _UNKNOWN = 8 * MiB
 #: Seconds until a scheduler is said not to be reached.
 _CONNECTING = 10
-#: Seconds that a file waits for others to go with.
-_WAITING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was in the folder of the outputs before the run.
+    """What was in the folder of the outputs before the run."""
 
-    Attributes:
-        is_empty: Whether nothing was.
-        unfinished: The open uploads and the partial files, by the key of what they were to become or were called.
-    """
-
-    is_empty: bool
+    is_empty: bool  # whether nothing was
+    #: The open uploads and the partial files, by the key of what they were to become or were called.
     unfinished: Mapping[str, frozenset[str]]
 
     @classmethod
@@ -178,7 +172,7 @@ class OnCluster:
 
     async def _lane(self) -> None:
         """One task after the other, as long as files wait."""
-        await asyncio.sleep(_WAITING)
+        await asyncio.sleep(0)  # files that are asked for at this moment go together
         while batch := self._next_batch():
             self._num_busy += 1
             try:

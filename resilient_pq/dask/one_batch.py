@@ -29,27 +29,16 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class FileOrder:
-    """What is to be done with one file.
+    """What is to be done with one file."""
 
-    Attributes:
-        verb: "check" or "recover".
-        url: The file.
-        size: Its bytes; None where nobody asked.
-        dst: Where the output of a recovery goes.
-        near: Files that are likely to have the same columns.
-        options: How to recover.
-        is_free: Whether nothing was at the place of the output before the run.
-        not_ours: The uploads and the partial files that were open there before the run.
-    """
-
-    verb: str
+    verb: str  # "check" or "recover"
     url: Location
-    size: int | None = None
-    dst: Location | None = None
-    near: tuple[Location, ...] = ()
+    size: int | None = None  # its bytes; None where nobody asked
+    dst: Location | None = None  # where the output of a recovery goes
+    near: tuple[Location, ...] = ()  # files that are likely to have the same columns
     options: RecoverOptions | None = None
-    is_free: bool = False
-    not_ours: frozenset[str] = frozenset()
+    is_free: bool = False  # whether nothing was at the place of the output before the run
+    not_ours: frozenset[str] = frozenset()  # the uploads and the partial files that were open there before the run
 
     @property
     def name(self) -> str:
@@ -59,21 +48,13 @@ class FileOrder:
 
 @dataclass(frozen=True, slots=True)
 class TaskBatch:
-    """Orders that one task does, one after the other or a few side by side.
+    """Orders that one task does, one after the other or a few side by side."""
 
-    Attributes:
-        name: What no other batch has.
-        orders: The orders.
-        source: `storage_options` of the files.
-        output: Those of the outputs.
-        again: Whether another batch has begun with the orders before.
-    """
-
-    name: str
+    name: str  # what no other batch has
     orders: tuple[FileOrder, ...]
-    source: Mapping[str, Any] | None = field(default=None, repr=False)
-    output: Mapping[str, Any] | None = field(default=None, repr=False)
-    again: bool = False
+    source: Mapping[str, Any] | None = field(default=None, repr=False)  # `storage_options` of the files
+    output: Mapping[str, Any] | None = field(default=None, repr=False)  # those of the outputs
+    again: bool = False  # whether another batch has begun with the orders before
 
 
 @with_errors_detached

@@ -32,31 +32,18 @@ _TAIL_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """Where a partition goes, and how.
-
-    Attributes:
-        url: The file.
-        schema: Of every file of the run.
-        stop: The name of an event: once it is set, no attempt begins any more.
-        encoding: How it is written.
-        storage_options: For the store.
-    """
+    """Where a partition goes, and how."""
 
     url: Location
-    schema: pa.Schema
-    stop: str
-    encoding: EncoderOptions
+    schema: pa.Schema  # of every file of the run
+    stop: str  # the name of an event: once it is set, no attempt begins any more
+    encoding: EncoderOptions  # how it is written
     storage_options: Mapping[str, Any] | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """A file that is there.
-
-    Attributes:
-        num_rows: Its rows.
-        size: Its bytes.
-    """
+    """A file that is there."""
 
     num_rows: int
     size: int
@@ -78,8 +65,8 @@ async def _written(table: pa.Table, part: PartitionTarget) -> WrittenPart:
         await store.discard_unfinished(key)
         if await store.exists(key):
             return await _published(store, key)
-        options = replace(part.encoding, write=replace(part.encoding.write, overwrite_partial=True))
-        creation = new_file((store, key), None, schema=part.schema, options=options, mode="x", on_error="abort")
+        options = replace(part.encoding, options=replace(part.encoding.write, overwrite_partial=True))
+        creation = new_file((store, key), None, schema=part.schema, options=options, mode="x")
         with suppress(AlreadyExistsError):  # an attempt that was taken for dead was first
             async with creation as writer:
                 await writer.write(table)

@@ -34,22 +34,14 @@ Location = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class SerializedFile:
-    """What the row groups of a file have in common.
+    """What the row groups of a file have in common."""
 
-    Attributes:
-        url: Where it is.
-        info: The version that was planned with; everything is read from that one.
-        metadata: The file metadata without row groups, in Thrift's compact protocol.
-        data_end: Offset before which column chunks end.
-        filters: Which rows are wanted.
-        in_folders: The columns that are in the names of its folders, each as an Arrow array of the one value.
-    """
-
-    url: Location
-    info: ObjectInfo
-    metadata: bytes = field(repr=False)
-    data_end: int
-    filters: Filters | None = None
+    url: Location  # where it is
+    info: ObjectInfo  # the version that was planned with; everything is read from that one
+    metadata: bytes = field(repr=False)  # the file metadata without row groups, in Thrift's compact protocol
+    data_end: int  # offset before which column chunks end
+    filters: Filters | None = None  # which rows are wanted
+    #: The columns that are in the names of its folders, each as an Arrow array of the one value.
     in_folders: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -69,18 +61,12 @@ class SerializedFile:
 
 @dataclass(frozen=True, slots=True)
 class SerializedRowGroup:
-    """One row group.
+    """One row group."""
 
-    Attributes:
-        file: What it shares with the others of its file.
-        ordinal: Its number in the file.
-        row_group: Its part of the footer, in Thrift's compact protocol.
-        data_files: For a summary, the data files that it lies in and the versions that they are read from.
-    """
-
-    file: SerializedFile
-    ordinal: int
-    row_group: bytes = field(repr=False)
+    file: SerializedFile  # what it shares with the others of its file
+    ordinal: int  # its number in the file
+    row_group: bytes = field(repr=False)  # its part of the footer, in Thrift's compact protocol
+    #: For a summary, the data files that it lies in and the versions that they are read from.
     data_files: tuple[tuple[str, ObjectInfo], ...] = ()
 
     @classmethod

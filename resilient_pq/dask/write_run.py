@@ -23,18 +23,11 @@ _DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class WriteRun:
-    """A folder, and the files that one call writes into it.
+    """A folder, and the files that one call writes into it."""
 
-    Attributes:
-        dst: The folder, as workers find it.
-        names: Of its files, in the order of the partitions.
-        number: What no other run has; it is in every name.
-        storage_options: For the store.
-    """
-
-    dst: Location
-    names: tuple[str, ...]
-    number: str
+    dst: Location  # the folder, as workers find it
+    names: tuple[str, ...]  # of its files, in the order of the partitions
+    number: str  # what no other run has; it is in every name
     storage_options: Mapping[str, Any] | None = field(repr=False)
 
     @classmethod

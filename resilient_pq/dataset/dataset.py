@@ -18,14 +18,15 @@ from resilient_pq.bulk.scope import Place
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.dataset.agreement import agreed, as_agreed
 from resilient_pq.dataset.file_listing import Source, find_files, scope_of
-from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
+from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Narrowed
 from resilient_pq.dataset.naming import known_to_have_ended
 from resilient_pq.errors import NotFoundError, ResilientPQError, SchemaError, UnsupportedError, Where
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.file import File
-from resilient_pq.reader.opening import Opening, open_file, warn_of_incomplete
+from resilient_pq.reader.opening import open_file, warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, ReadSettings
 from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings
@@ -206,7 +207,7 @@ class Dataset:
         first, _ = self.files[0].jobs(ReadQuery(own, None, asked, limit, strings))
         field = as_agreed(first(), self._field)
         names = [child.name for child in self._field.children] if own is None else own
-        together = None if self.folders is None or chosen is None else Together(self.folders, field, chosen)
+        together = None if self.folders is None or chosen is None else JoinedColumns(self.folders, field, chosen)
 
         async def all_jobs() -> Jobs:
             for position, (file, wish) in enumerate(zip(self.files, wishes, strict=True)):
@@ -222,9 +223,8 @@ class Dataset:
                 else:
                     async with aclosing(following):
                         async for job in following:
-                            yield (
-                                job if together is None else BatchJob(job.batch, together.reading(position, job.read))
-                            )
+                            read = job.read if together is None else _joined(together, position, job.read)
+                            yield BatchJob(job.batch, read)
 
         return field if together is None else together.field, all_jobs()
 
@@ -250,43 +250,13 @@ class Dataset:
         await self.close()
 
 
-class Together:
-    """Columns of files, and those in the names of their folders, in the order that was asked for."""
+def _joined(columns: JoinedColumns, file: int, read: ReadRowGroups) -> ReadRowGroups:
+    """What reads rows of a file with the columns of its folders."""
 
-    def __init__(self, folders: FolderColumns, field: Field, chosen: Sequence[str]) -> None:
-        """Find each column."""
-        self._folders = folders
-        in_folders = {name: column for column, name in enumerate(folders.names)}
-        own = list(reversed(field.children))
-        #: Of each column which one it is of the folders; None for the next one of the files.
-        self._columns: list[int | None] = []
-        children: list[Field] = []
-        for name in dict.fromkeys(chosen):
-            column = in_folders.get(name)
-            if column is not None:
-                self._columns.append(column)
-                children.append(folders.field.children[column])
-            # Several paths may lead into one column, and several columns have one name.
-            while column is None and own and f"{name}.".startswith(f"{own[-1].name}."):
-                self._columns.append(None)
-                children.append(own.pop())
-        self.field = field.with_children(*children)
+    async def read_all(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+        return [columns.join(file, rows) for rows in await read(groups)]
 
-    def reading(self, file: int, read: ReadRowGroups) -> ReadRowGroups:
-        """What reads rows of a file, all columns together."""
-
-        async def together(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-            return [self._completed(file, rows) for rows in await read(groups)]
-
-        return together
-
-    def _completed(self, file: int, rows: RowGroupArrays) -> RowGroupArrays:
-        own = iter(rows.arrays)
-        arrays = [
-            next(own) if column is None else self._folders.array(column, file, rows.num_rows)
-            for column in self._columns
-        ]
-        return RowGroupArrays(arrays, rows.num_rows, rows.lost)
+    return read_all
 
 
 def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]:

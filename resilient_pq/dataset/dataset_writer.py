@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
 from resilient_pq.arrow.handed_over import copy_mutable
-from resilient_pq.dataset import open_time
+from resilient_pq.dataset import sink_state
 from resilient_pq.dataset.naming import FilePlace
 from resilient_pq.dataset.partitions import Partitioning
-from resilient_pq.dataset.rolling import Filled, Roll
+from resilient_pq.dataset.rolling import Filled
+from resilient_pq.dataset.sink_state import Begun, DatasetCheckpoint, DatasetFile, OpenFile, Partition, SinkSettings
 from resilient_pq.errors import (
     FileFullError,
     ResilientPQError,
@@ -35,125 +35,6 @@ T = TypeVar("T")
 
 #: Begins a file: given its place in the data set, and what takes its rows.
 BeginFile = Callable[[FilePlace, Ingest], Awaitable[Writer]]
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetFile:
-    """A file that a `DatasetWriter` published.
-
-    Attributes:
-        url: The file.
-        partition: The folder of its partition below the data set, ``day=1/country=FR``; empty where there is none.
-        sequence: Its number among the files of the partition by this writer and those before it, from 0.
-        first_row: Rows of the partition in the files before it.
-        num_rows: Its rows.
-        size: Its bytes.
-    """
-
-    url: str
-    partition: str
-    sequence: int
-    first_row: int
-    num_rows: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetCheckpoint:
-    """What a checkpoint of a data set promises.
-
-    Attributes:
-        num_rows: Rows that the source gave before it, of all partitions.
-        num_rows_by_partition: The same of each partition, by its folder below the data set, ``day=1/country=FR``; by
-            the empty name where there are no partitions. JSON can hold it.
-        state: "stored" when all of them survive the writer, "visible" when they are in published files, "accepted"
-            where the store cannot promise anything before.
-    """
-
-    num_rows: int
-    num_rows_by_partition: Mapping[str, int]
-    state: StoredState
-
-
-@dataclass(slots=True)
-class Partition:
-    """A partition as its sink knows it.
-
-    Attributes:
-        name: The folder below the data set.
-        sequence: Of the next file.
-        num_rows_before: Rows in published files.
-        num_rows_known: Rows that the source will give again, and that are stored already: they are passed over.
-        file: The open file.
-    """
-
-    name: str
-    sequence: int = 0
-    num_rows_before: int = 0
-    num_rows_known: int = 0
-    file: OpenFile | None = None
-
-    @property
-    def num_rows(self) -> int:
-        """Rows taken."""
-        return self.num_rows_before + (self.file.writer.num_rows if self.file else 0)
-
-    @property
-    def num_rows_given(self) -> int:
-        """Rows that the source has given: of those that are stored and come again, only the ones that have come."""
-        return self.num_rows - self.num_rows_known
-
-    @property
-    def num_rows_stored(self) -> int:
-        """Rows that survive this process."""
-        return self.num_rows_before + (self.file.writer.num_rows_stored if self.file else 0)
-
-
-@dataclass(slots=True)
-class OpenFile:
-    """A file that is being written.
-
-    Attributes:
-        writer: Writes it.
-        place: Where it stands in the data set.
-        due: When it is to be published though it is not full.
-        bytes_taken: Bytes in memory of all its rows.
-    """
-
-    writer: Writer
-    place: FilePlace
-    due: float | None
-    bytes_taken: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SinkSettings:
-    """How a data set is written.
-
-    Attributes:
-        partition_by: The columns of the partitions.
-        roll: When a file is full.
-        max_open: Files that may be open at one time.
-        open_bytes: Bytes in memory that the rows of all open row groups may take together.
-    """
-
-    partition_by: tuple[str, ...]
-    roll: Roll
-    max_open: int
-    open_bytes: int
-
-
-@dataclass(slots=True)
-class Begun:
-    """What a sink goes on with.
-
-    Attributes:
-        partitions: What is known of each, by its name.
-        files: Those that were completed for it.
-    """
-
-    partitions: dict[str, Partition] = field(default_factory=dict)
-    files: list[DatasetFile] = field(default_factory=list)
 
 
 class DatasetWriter(WriterLifecycle):
@@ -222,7 +103,7 @@ class DatasetWriter(WriterLifecycle):
     @property
     def num_bytes_buffered(self) -> int:
         """About what the rows of all open row groups take in memory; between calls no more than `row_group_bytes`."""
-        return sum(_file(each).writer.num_bytes_buffered for each in self._open.values())
+        return sum(each.open_file.writer.num_bytes_buffered for each in self._open.values())
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -306,7 +187,7 @@ class DatasetWriter(WriterLifecycle):
         place = FilePlace(partition.name, partition.sequence, partition.num_rows_before)
         writer = await self._begin_file(place, self._partitioning.files)
         seconds = self._settings.roll.seconds
-        partition.file = OpenFile(writer, place, None if seconds is None else open_time.now() + seconds)
+        partition.file = OpenFile(writer, place, None if seconds is None else sink_state.now() + seconds)
         self._open[partition.name] = partition
         if seconds is not None:
             self._opened.set()
@@ -319,7 +200,7 @@ class DatasetWriter(WriterLifecycle):
             self._most_buffered = self.num_bytes_buffered
             if self._most_buffered <= self._settings.open_bytes:
                 return
-            writers = [_file(each).writer for each in self._open.values()]
+            writers = [each.open_file.writer for each in self._open.values()]
             await max(writers, key=lambda writer: writer.num_bytes_buffered).flush()
 
     async def checkpoint(self) -> DatasetCheckpoint:
@@ -338,7 +219,7 @@ class DatasetWriter(WriterLifecycle):
         async with self._lock:
             self._check_open()
             async with self._failing():
-                made = await all_or_none(_file(each).writer.checkpoint() for each in self._open.values())
+                made = await all_or_none(each.open_file.writer.checkpoint() for each in self._open.values())
             states = {checkpoint.state for checkpoint in made}
             order = (StoredState.ACCEPTED, StoredState.STORED)
             state = next((known for known in order if known in states), StoredState.VISIBLE)
@@ -349,15 +230,15 @@ class DatasetWriter(WriterLifecycle):
 
     def _notice(self) -> None:
         for each in self._open.values():
-            if (untold := _file(each).writer._take_untold()) is not None:
+            if (untold := each.open_file.writer._take_untold()) is not None:
                 self._failure, self._untold = self._failure or untold, self._untold or untold
 
     async def _publish_file(self, partition: Partition) -> None:
-        await _file(partition).writer.close()
+        await partition.open_file.writer.close()
         self._note_published(partition)
 
     def _note_published(self, partition: Partition) -> None:
-        file = _file(partition)
+        file = partition.open_file
         writer, place = file.writer, file.place
         self._files.append(
             DatasetFile(
@@ -380,13 +261,13 @@ class DatasetWriter(WriterLifecycle):
         """Publish files when their time has come, though nothing may be written any more."""
         try:
             while True:
-                times = [due for each in self._open.values() if (due := _file(each).due) is not None]
+                times = [due for each in self._open.values() if (due := each.open_file.due) is not None]
                 if not times:
                     self._opened.clear()
                     await self._opened.wait()
                     continue
                 # What is opened meanwhile is due later.
-                await open_time.sleep_until(min(times))
+                await sink_state.sleep_until(min(times))
                 async with self._lock:
                     if self._closed or self._failure is not None:
                         return
@@ -396,9 +277,9 @@ class DatasetWriter(WriterLifecycle):
             log.error("%s: a file that was due was not published: %s", self.url, error)
 
     async def _publish_due(self) -> None:
-        now = open_time.now()
+        now = sink_state.now()
         for partition in list(self._open.values()):
-            due = _file(partition).due
+            due = partition.open_file.due
             if due is not None and due <= now:
                 await self._publish_file(partition)
 
@@ -437,18 +318,18 @@ class DatasetWriter(WriterLifecycle):
         await self._abort()
 
     async def _remove(self) -> None:
-        failures = await _failures(_file(each).writer.abort() for each in self._open.values())
+        failures = await _failures(each.open_file.writer.abort() for each in self._open.values())
         await self._let_go()
         self._raise_first(failures, "removed")
 
     async def _keep_or_abort(self, error: BaseException) -> None:
-        failures = await _failures(_ended(_file(each).writer) for each in self._open.values())
+        failures = await _failures(_ended(each.open_file.writer) for each in self._open.values())
         await self._let_go()
         for failure in failures:
             note = f"one file was not left as it should be: {failure}"
             log.error("%s: %s", self.url, note)
             error.add_note(note)
-        left = [stored for each in self._open.values() if (stored := _file(each).writer.num_rows_stored)]
+        left = [stored for each in self._open.values() if (stored := each.open_file.writer.num_rows_stored)]
         if left or self._files:
             kept = [f"{len(self._files):,} files are published"] if self._files else []
             if left:
@@ -466,11 +347,6 @@ class DatasetWriter(WriterLifecycle):
             timer.cancel()
             await asyncio.wait([timer])
         await super()._let_go()
-
-
-def _file(partition: Partition) -> OpenFile:
-    assert partition.file is not None
-    return partition.file
 
 
 def _share(num_bytes: int, bytes_taken: int) -> float:

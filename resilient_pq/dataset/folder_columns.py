@@ -21,6 +21,7 @@ from resilient_pq.errors import SchemaError, Where
 from resilient_pq.format.pages.row_selection import leaf_column, take_rows
 from resilient_pq.reader.filter.filters import alternatives_of, filter_of
 from resilient_pq.reader.read_plan import Filters
+from resilient_pq.reader.row_groups import RowGroupArrays
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 #: The names of any number of files make one batch.
@@ -30,13 +31,9 @@ _HINT: Final = 'partitioning is "hive", or an Arrow schema of the columns that a
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What is left of a filter for the rows of one file.
+    """What is left of a filter for the rows of one file."""
 
-    Attributes:
-        filters: On its own columns; None where all of its rows are wanted.
-    """
-
-    filters: Filters | None
+    filters: Filters | None  # on its own columns; None where all of its rows are wanted
 
 
 class FolderColumns:
@@ -110,6 +107,38 @@ class FolderColumns:
         leaf = self._leaves[column]
         repeated = take_rows(leaf, self._data[column], np.full(num_rows, file, np.int64))
         return leaf_array(self.field.children[column], leaf_column(leaf, repeated), None)[1]
+
+
+class JoinedColumns:
+    """Columns of files, and those in the names of their folders, in the order that was asked for."""
+
+    def __init__(self, folders: FolderColumns, field: Field, chosen: Sequence[str]) -> None:
+        """Find each column."""
+        self._folders = folders
+        in_folders = {name: column for column, name in enumerate(folders.names)}
+        own = list(reversed(field.children))
+        #: Of each column which one it is of the folders; None for the next one of the files.
+        self._columns: list[int | None] = []
+        children: list[Field] = []
+        for name in dict.fromkeys(chosen):
+            column = in_folders.get(name)
+            if column is not None:
+                self._columns.append(column)
+                children.append(folders.field.children[column])
+            # Several paths may lead into one column, and several columns have one name.
+            while column is None and own and f"{name}.".startswith(f"{own[-1].name}."):
+                self._columns.append(None)
+                children.append(own.pop())
+        self.field = field.with_children(*children)
+
+    def join(self, file: int, rows: RowGroupArrays) -> RowGroupArrays:
+        """Rows of a file with the columns of its folders."""
+        own = iter(rows.arrays)
+        arrays = [
+            next(own) if column is None else self._folders.array(column, file, rows.num_rows)
+            for column in self._columns
+        ]
+        return RowGroupArrays(arrays, rows.num_rows, rows.lost)
 
 
 def _left(alternatives: list[list[Any]]) -> Narrowed | None:

@@ -23,17 +23,11 @@ _PLACE: Final = re.compile(r"(\d{1,19}):(\d{1,19}):(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """Where a file stands in a data set.
+    """Where a file stands in a data set."""
 
-    Attributes:
-        partition: The folder of its partition below the data set, ``day=1/country=FR``; empty where there is none.
-        sequence: Its number among the files of its partition by one sink, from 0.
-        first_row: Rows of the partition by that sink that lie in files before it.
-    """
-
-    partition: str
-    sequence: int
-    first_row: int
+    partition: str  # the folder of its partition below the data set, ``day=1/country=FR``; empty where there is none
+    sequence: int  # its number among the files of its partition by one sink, from 0
+    first_row: int  # rows of the partition by that sink that lie in files before it
 
     def keys(self, name: str) -> dict[str, str]:
         """The key-value metadata that say it."""
@@ -68,35 +62,24 @@ def known_to_have_ended(files: Iterable[tuple[str, Mapping[str, str | None], int
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A name below the folder of a data set, understood.
+    """A name below the folder of a data set, understood."""
 
-    Attributes:
-        relative: The name, from the folder on, without what marks an unfinished file.
-        partition: As of `FilePlace`.
-        sequence: As of `FilePlace`.
-        partial: Whether it is a local file that is not complete.
-    """
-
-    relative: str
-    partition: str
-    sequence: int
-    partial: bool = False
+    relative: str  # the name, from the folder on, without what marks an unfinished file
+    partition: str  # as of `FilePlace`
+    sequence: int  # as of `FilePlace`
+    partial: bool = False  # whether it is a local file that is not complete
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
     """The names of one sink.
 
-    Attributes:
-        name: What its files are called.
-        keys: The columns of its partitions.
-
     Raises:
         SchemaError: The name is none that readers would read.
     """
 
-    name: str
-    keys: Sequence[str] = ()
+    name: str  # what its files are called
+    keys: Sequence[str] = ()  # the columns of its partitions
 
     def __post_init__(self) -> None:
         """Refuse names of hidden files, and of folders."""

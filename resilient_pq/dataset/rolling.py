@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from dataclasses import dataclass
 
-from resilient_pq.errors import SchemaError
+from resilient_pq.writer.option_checks import seconds, whole_number
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What is in a file so far.
+    """What is in a file so far."""
 
-    Attributes:
-        num_rows: Rows taken.
-        num_bytes: Bytes of the file.
-        open_bytes: Bytes in memory of the rows that are in no row group yet.
-        share: Bytes of a file for each byte that its rows take in memory, as far as is known; above 0, and at most 1.
-    """
-
-    num_rows: int
-    num_bytes: int
-    open_bytes: int
+    num_rows: int  # rows taken
+    num_bytes: int  # bytes of the file
+    open_bytes: int  # bytes in memory of the rows that are in no row group yet
+    #: Bytes of a file for each byte that its rows take in memory, as far as is known; above 0, and at most 1.
     share: float
 
     @property
@@ -35,33 +27,21 @@ class Filled:
 class Roll:
     """When a file is full; None for no such limit.
 
-    Attributes:
-        rows: Rows of a file, exactly.
-        num_bytes: Bytes of a file, about.
-        seconds: Seconds after its first row was written.
-
     Raises:
         SchemaError: A limit that no file could have.
     """
 
-    rows: int | None = None
-    num_bytes: int | None = None
-    seconds: float | None = None
+    rows: int | None = None  # rows of a file, exactly
+    num_bytes: int | None = None  # bytes of a file, about
+    seconds: float | None = None  # seconds after its first row was written
 
     def __post_init__(self) -> None:
         """Refuse what could never work."""
         for name, value in (("roll_rows", self.rows), ("roll_bytes", self.num_bytes)):
-            if value is None:
-                continue
-            try:
-                count = operator.index(value)
-            except TypeError:
-                raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
-            if count < 1:
-                raise SchemaError(f"{name} is {value}; it must be at least 1")
-        seconds = self.seconds
-        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
-            raise SchemaError(f"roll_seconds is {seconds!r}; it is a number of seconds above 0")
+            if value is not None:
+                whole_number(name, value)
+        if self.seconds is not None:
+            seconds("roll_seconds", self.seconds)
 
     def rows_that_fit(self, num_rows: int, num_bytes: int, filled: Filled) -> int:
         """How many rows of a batch go into a file that is not full; at least one."""

@@ -9,26 +9,27 @@ import operator
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.dataset import hive
-from resilient_pq.dataset.dataset_writer import Begun, DatasetCheckpoint, DatasetWriter, Partition, SinkSettings
+from resilient_pq.dataset.dataset_writer import DatasetWriter
 from resilient_pq.dataset.naming import FilePlace, Naming
 from resilient_pq.dataset.rolling import Roll
+from resilient_pq.dataset.sink_state import Begun, DatasetCheckpoint, Partition, SinkSettings
 from resilient_pq.dataset.unfinished_files import DatasetFolder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
-from resilient_pq.io.resolve import reach
-from resilient_pq.units import MiB
-from resilient_pq.writer.creation import Creation, check_fencing, check_options, new_file, sink_options_of
+from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.writer.creation import new_file, sink_options_of
 from resilient_pq.writer.file_writer import Writer
-from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
+from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions, known_options, takes_options
 
 #: Files that are open at one time where nothing is said. On S3 each may hold three parts of 5 MiB in memory.
 MAX_OPEN = 32
 
 
+@takes_options(CreateKeywords)
 def create_dataset(
     dst: str | os.PathLike[str] | tuple[WriteStore, str],
     schema: object | None = None,
@@ -39,22 +40,10 @@ def create_dataset(
     roll_seconds: float | None = None,
     name: str = "part",
     max_open: int = MAX_OPEN,
-    compression: str | None = "zstd",
-    compression_level: int | None = None,
-    encodings: str | Mapping[str, str] = "auto",
-    row_group_rows: int | None = None,
-    row_group_bytes: int = 64 * MiB,
-    page_bytes: int = 1 * MiB,
-    checkpoint_every: int | None = 8,
-    checkpoint_overhead: float = 0.02,
-    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
-    on_error: Literal["keep", "abort"] = "keep",
-    metadata: Mapping[str, str] | None = None,
-    fencing: Literal["lease", "none"] = "lease",
-    options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
-) -> Creation[DatasetWriter]:
+    **options_given: Unpack[CreateKeywords],
+) -> Opening[DatasetWriter]:
     """Begin to write a data set from one stream of rows: files in a folder, each published when it is full.
 
     Use it as ``async with rpq.create_dataset(folder, roll_rows=1_000_000) as writer``. Files are called
@@ -74,14 +63,8 @@ def create_dataset(
             written least recently is completed early: too few make many small files. Memory is bounded by
             `row_group_bytes`, which the open row groups of all share (the largest is closed when it is used up), and on
             S3 by three parts of each open file.
-        compression: As of `create`, like all that follows.
-        compression_level: The codec's level.
-        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
-        row_group_rows: Rows after which a row group is closed.
+        **options_given: How each file is written: `CreateKeywords`, as of `create`.
         row_group_bytes: Bytes in memory after which a row group is closed, and that all open ones share.
-        page_bytes: Bytes after which a data page is cut at the next row.
-        checkpoint_every: Row groups of a file between automatic checkpoints, at least; None for none.
-        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         max_unstored_seconds: Seconds after which a row that was taken is stored, in each open file; None for no such
             bound.
         on_error: What becomes of the stored rows of open files after an exception: "keep" them for `resume_dataset`,
@@ -101,13 +84,12 @@ def create_dataset(
     """
     storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
-        partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
-        on_error=on_error, rest=options, fencing=fencing,
-        encoder=lambda rest: EncoderOptions(
-            compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-            checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
-        ),
-    )  # fmt: skip
+        partition_by=partition_by,
+        roll=Roll(roll_rows, roll_bytes, roll_seconds),
+        name=name,
+        max_open=max_open,
+        options=EncoderOptions(**known_options(create_dataset, options_given)),
+    )
 
     async def begun(folder: DatasetFolder) -> Begun:
         await refuse_begun(folder)
@@ -116,6 +98,7 @@ def create_dataset(
     return sink.writer(dst, storage_options, schema, begun)
 
 
+@takes_options(CreateKeywords)
 def resume_dataset(
     dst: str | os.PathLike[str] | tuple[WriteStore, str],
     schema: object | None = None,
@@ -127,22 +110,10 @@ def resume_dataset(
     roll_seconds: float | None = None,
     name: str = "part",
     max_open: int = MAX_OPEN,
-    compression: str | None = "zstd",
-    compression_level: int | None = None,
-    encodings: str | Mapping[str, str] = "auto",
-    row_group_rows: int | None = None,
-    row_group_bytes: int = 64 * MiB,
-    page_bytes: int = 1 * MiB,
-    checkpoint_every: int | None = 8,
-    checkpoint_overhead: float = 0.02,
-    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
-    on_error: Literal["keep", "abort"] = "keep",
-    metadata: Mapping[str, str] | None = None,
-    fencing: Literal["lease", "none"] = "lease",
-    options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
-) -> Creation[DatasetWriter]:
+    **options_given: Unpack[CreateKeywords],
+) -> Opening[DatasetWriter]:
     """Go on with a data set whose writer crashed, or ended.
 
     Each file that was left open becomes a finished one with every row that was stored, without a copy: a local
@@ -166,20 +137,9 @@ def resume_dataset(
         roll_seconds: Seconds after the first row of a file was written.
         name: As the first writer was given it: only its files are looked at.
         max_open: Files that may be open at one time.
-        compression: As of `create`, like all that follows.
-        compression_level: The codec's level.
-        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
-        row_group_rows: Rows after which a row group is closed.
+        **options_given: As of `create_dataset`: `CreateKeywords`.
         row_group_bytes: Bytes in memory after which a row group is closed, and that all open ones share.
-        page_bytes: Bytes after which a data page is cut at the next row.
-        checkpoint_every: Row groups of a file between automatic checkpoints, at least; None for none.
-        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
-        max_unstored_seconds: Seconds after which a row that was taken is stored, in each open file; None for no such
-            bound.
-        on_error: What becomes of the stored rows of open files after an exception.
         metadata: Key-value metadata for the footer of each new file.
-        fencing: As of `create_dataset`.
-        options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
@@ -194,13 +154,12 @@ def resume_dataset(
     """
     storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
-        partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
-        on_error=on_error, rest=options, fencing=fencing,
-        encoder=lambda rest: EncoderOptions(
-            compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-            checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
-        ),
-    )  # fmt: skip
+        partition_by=partition_by,
+        roll=Roll(roll_rows, roll_bytes, roll_seconds),
+        name=name,
+        max_open=max_open,
+        options=EncoderOptions(**known_options(resume_dataset, options_given)),
+    )
     rows = replay_from.num_rows_by_partition if isinstance(replay_from, DatasetCheckpoint) else replay_from
     if rows is not None and not (isinstance(rows, Mapping) and all(_is_count(each, 0) for each in rows.values())):
         raise SchemaError(
@@ -238,21 +197,11 @@ def _missing(folder: DatasetFolder, name: str, stored: int, begins: int) -> Reco
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """What both are told, checked.
+    """What both are told, checked."""
 
-    Attributes:
-        settings: How the data set is written.
-        naming: What its files are called.
-        options: How each is encoded.
-        on_error: What becomes of the stored rows of open files after an exception.
-        fencing: Whether each file has a lease while its upload is open.
-    """
-
-    settings: SinkSettings
-    naming: Naming
-    options: EncoderOptions
-    on_error: Literal["keep", "abort"]
-    fencing: Literal["lease", "none"]
+    settings: SinkSettings  # how the data set is written
+    naming: Naming  # what its files are called
+    options: EncoderOptions  # how each is encoded
 
     @classmethod
     def checked(
@@ -262,27 +211,23 @@ class _Sink:
         roll: Roll,
         name: str,
         max_open: int,
-        on_error: Literal["keep", "abort"],
-        rest: WriteOptions | None,
-        fencing: str,
-        encoder: Callable[[WriteOptions], EncoderOptions],
+        options: EncoderOptions,
     ) -> _Sink:
         keys = hive.check_keys(partition_by)
         if not _is_count(max_open, 1):
             raise SchemaError(f"max_open is {max_open!r}; it is a whole number, at least 1")
-        write = check_options(rest, on_error)
+        write = options.write
         for option in ("checkpoint_log", "overwrite_partial"):
             if getattr(write, option):
                 raise SchemaError(f"{option} is an option of a single file, not of a data set")
-        options = encoder(write)
         if keys:
             # Parts that are on their way from one file stay there while others are written.
             share = max(1, write.max_bytes_in_flight // max_open)
-            options = replace(options, write=replace(write, max_bytes_in_flight=share))
+            options = replace(options, options=replace(write, max_bytes_in_flight=share))
         # What no upload could have is refused before the first file is begun.
         sink_options_of(options.write, "x")
         settings = SinkSettings(keys, roll, max_open, options.row_group_bytes)
-        return cls(settings, Naming(name, keys), options, on_error, check_fencing(fencing))
+        return cls(settings, Naming(name, keys), options)
 
     def writer(
         self,
@@ -290,7 +235,7 @@ class _Sink:
         storage_options: Mapping[str, Any] | None,
         schema: object | None,
         begun: Callable[[DatasetFolder], Awaitable[Begun]],
-    ) -> Creation[DatasetWriter]:
+    ) -> Opening[DatasetWriter]:
         """The writer to a folder, whichever way it is begun."""
 
         async def opening() -> DatasetWriter:
@@ -312,7 +257,7 @@ class _Sink:
                     await store.close()
                 raise
 
-        return Creation(opening)
+        return Opening(opening)
 
     async def _begin_file(self, folder: DatasetFolder, place: FilePlace, ingest: Ingest) -> Writer:
         store, key = folder.store, folder.key_of(self.naming.relative(place.partition, place.sequence))
@@ -325,8 +270,6 @@ class _Sink:
                 schema=ingest,
                 options=own,
                 mode="x",
-                on_error=self.on_error,
-                fencing=self.fencing,
                 alone=True,
             )
         except AlreadyExistsError as error:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from resilient_pq.dataset.dataset_writer import Begun, DatasetFile, Partition
 from resilient_pq.dataset.naming import FilePlace, NamedFile, Naming
+from resilient_pq.dataset.sink_state import Begun, DatasetFile, Partition
 from resilient_pq.errors import (
     AlreadyExistsError,
     NotFoundError,
@@ -50,17 +50,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class DatasetFolder:
-    """The folder of a data set.
+    """The folder of a data set."""
 
-    Attributes:
-        store: Where it is.
-        key: Its key.
-        naming: The names of one sink in it.
-    """
-
-    store: WriteStore
-    key: str
-    naming: Naming
+    store: WriteStore  # where it is
+    key: str  # its key
+    naming: Naming  # the names of one sink in it
 
     @property
     def url(self) -> str:
@@ -95,29 +89,19 @@ class DatasetFolder:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A file that a sink did not finish: a ``NAME.partial``, or an upload that is open.
+    """A file that a sink did not finish: a ``NAME.partial``, or an upload that is open."""
 
-    Attributes:
-        file: Its name.
-        upload_id: The upload; None for a local file.
-    """
-
-    file: NamedFile
-    upload_id: str | None = None
+    file: NamedFile  # its name
+    upload_id: str | None = None  # the upload; None for a local file
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """What lies in the folder of one sink.
+    """What lies in the folder of one sink."""
 
-    Attributes:
-        complete: Files.
-        unfinished: Those that it did not finish.
-        epochs: Those that have an epoch object: their uploads were open a moment ago, or their sink was killed.
-    """
-
-    complete: Sequence[NamedFile]
-    unfinished: Sequence[Unfinished]
+    complete: Sequence[NamedFile]  # files
+    unfinished: Sequence[Unfinished]  # those that it did not finish
+    #: Those that have an epoch object: their uploads were open a moment ago, or their sink was killed.
     epochs: Sequence[NamedFile]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 from resilient_pq.errors import NOWHERE, SchemaError, StoreError, Where
 from resilient_pq.io.local_store import LocalStore
@@ -16,6 +17,7 @@ from resilient_pq.io.protocols import ReadStore, WriteStore
 from resilient_pq.io.transfer.retry import READING, RetryPolicy
 
 S = TypeVar("S", bound=ReadStore)
+Opened_co = TypeVar("Opened_co", bound=AbstractAsyncContextManager[Any, None], covariant=True)
 
 # What a policy is called among storage options, where it travels with them to whoever makes a store.
 _RETRY = "retry"
@@ -41,6 +43,32 @@ def resolve(
     systems of fsspec that connect when they are made.
     """
     return Stores(storage_options, retry).resolve(url, bucket_alone=bucket_alone)
+
+
+class Opening(Generic[Opened_co]):
+    """What `open`, `create` and their like give: ``async with`` or ``await`` it to have the file or the writer."""
+
+    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened_co]]) -> None:
+        """Keep what opens it until it is asked for."""
+        self._opening = opening
+        self._opened: Opened_co | None = None
+
+    def __await__(self) -> Generator[Any, None, Opened_co]:
+        """Open it; the caller closes it."""
+        return (yield from self._opening().__await__())
+
+    async def __aenter__(self) -> Opened_co:
+        """Open it."""
+        # Not `await self`: a warning is to name the caller's line, and counts the frames between.
+        self._opened = await self._opening()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it; a writer publishes on success, and keeps what is stored after an exception."""
+        assert self._opened is not None
+        await self._opened.__aexit__(kind, error, traceback)
 
 
 async def reach(

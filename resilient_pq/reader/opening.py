@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
-from resilient_pq.io.resolve import reach
+from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
@@ -24,44 +23,8 @@ _LARGE_FOOTER = 1 << 20
 _PIECE = 4096
 
 
-class Closable(Protocol):
-    """Anything that can be closed."""
-
-    async def close(self) -> None:
-        """Let go of it."""
-
-
-Opened = TypeVar("Opened", bound=Closable)
-
-
 class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
-
-
-class Opening(Generic[Opened]):
-    """The result of `open` and similar functions: use it with ``async with`` or ``await``."""
-
-    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened]]) -> None:
-        """Open nothing yet."""
-        self._opening = opening
-        self._opened: Opened | None = None
-
-    def __await__(self) -> Generator[Any, None, Opened]:
-        """Open it; the caller closes it."""
-        return (yield from self._opening().__await__())
-
-    async def __aenter__(self) -> Opened:
-        """Open it."""
-        # Not `await self`: a warning is to name the caller's line, and counts the frames between.
-        self._opened = await self._opening()
-        return self._opened
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close it."""
-        assert self._opened is not None
-        await self._opened.close()
 
 
 async def read_contents(

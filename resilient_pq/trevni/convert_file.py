@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.arrow.leaf_rows import ShreddedRows
@@ -23,6 +23,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format.schema_tree import Schema, Selection
 from resilient_pq.io import WRITING, ReadStore, RetryPolicy, WriteStore, place_of, with_retry
+from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
@@ -32,14 +33,14 @@ from resilient_pq.shell_commands import command
 from resilient_pq.trevni.blocks.row_windows import needed_columns
 from resilient_pq.trevni.blocks.trevni_metadata import text_metadata
 from resilient_pq.trevni.trevni_source import KeptRows, RowStream, Source, given_schema, open_source
-from resilient_pq.units import MiB
-from resilient_pq.writer.creation import Creation, create
+from resilient_pq.writer.creation import new_file
 from resilient_pq.writer.file_writer import Writer
-from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS, WriteOptions
+from resilient_pq.writer.write_options import EncoderOptions, StreamKeywords, known_options, takes_options
 
 VERB: Final = "convert"
 
 
+@takes_options(StreamKeywords)
 async def convert(
     src: str | os.PathLike[str] | tuple[ReadStore, str],
     dst: str | os.PathLike[str] | tuple[WriteStore, str],
@@ -49,19 +50,12 @@ async def convert(
     on_damage: Literal["drop", "null", "raise"] = "drop",
     verify: bool = True,
     overwrite: bool = False,
-    compression: str | None = "zstd",
-    compression_level: int | None = None,
-    row_group_rows: int | None = None,
-    row_group_bytes: int = 64 * MiB,
-    checkpoint_every: int | None = 8,
-    checkpoint_overhead: float = 0.02,
-    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     read_options: ReadOptions | None = None,
-    options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     progress: Progress | None = None,
+    **options_given: Unpack[StreamKeywords],
 ) -> Report:
     """Write the rows of a Trevni file, Parquet's ancestor, to a resilient Parquet file.
 
@@ -80,15 +74,8 @@ async def convert(
             them out, in every column; "null" makes columns that may be null null in them; "raise" writes nothing.
         verify: Compare every checksum that the file has.
         overwrite: Replace an object that is at `dst`.
-        compression: As of `create`.
-        compression_level: As of `create`.
-        row_group_rows: As of `create`.
-        row_group_bytes: As of `create`.
-        checkpoint_every: As of `create`.
-        checkpoint_overhead: As of `create`.
-        max_unstored_seconds: As of `create`.
+        **options_given: How the Parquet file is written: `StreamKeywords`, as of `create`.
         read_options: How to read.
-        options: The less common settings of the writer.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
         dst_storage_options: The same for `dst`; None means those of `src`.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s for
@@ -113,6 +100,7 @@ async def convert(
         dst_storage_options = with_retry(dst_storage_options, retry)
     policy = OnDamage.named(on_damage, [OnDamage.DROP, OnDamage.NULL, OnDamage.RAISE])
     given = given_schema(schema)
+    options = EncoderOptions(**known_options(convert, options_given), on_error="abort")
     dst_options = storage_options if dst_storage_options is None else dst_storage_options
     reached = place_of(dst, dst_options, retry=WRITING)
     async with place_of(src, storage_options) as (store, key), reached as (dst_store, dst_key):
@@ -122,23 +110,11 @@ async def convert(
         with located(Where(key=store.url_of(key))):
             source = await _understood(store, key, given, read_options or ReadOptions(), policy)
             selected, out_schema = _selected(source, columns)
-        rest = WriteOptions() if options is None else options
-        if isinstance(rest, WriteOptions) and rest.permissions is None:
-            rest = replace(rest, permissions=source.info.permissions)
-        creation = create(
-            (target.store, target.key),
-            out_schema,
-            compression=compression,
-            compression_level=compression_level,
-            row_group_rows=row_group_rows,
-            row_group_bytes=row_group_bytes,
-            checkpoint_every=checkpoint_every,
-            checkpoint_overhead=checkpoint_overhead,
-            max_unstored_seconds=max_unstored_seconds,
-            mode="w" if overwrite else "x",
-            on_error="abort",
-            metadata=text_metadata(source.header.metadata),
-            options=rest,
+        options = replace(options, metadata=text_metadata(source.header.metadata))
+        if options.write.permissions is None:
+            options = replace(options, options=replace(options.write, permissions=source.info.permissions))
+        creation = new_file(
+            (target.store, target.key), None, schema=out_schema, options=options, mode="w" if overwrite else "x"
         )
         stream = RowStream(source, selected, policy, verify=verify, keep_empty=False)
         conversion = _Conversion(source, stream, out_schema, verify)
@@ -248,7 +224,7 @@ class _Conversion:
 
 
 async def _write(
-    conversion: _Conversion, creation: Creation[Writer], policy: OnDamage, progress: Progress | None
+    conversion: _Conversion, creation: Opening[Writer], policy: OnDamage, progress: Progress | None
 ) -> None:
     """Write the rows that are kept, and publish them; where there are none though there should be, nothing."""
     source, arriving = conversion.source, conversion.stream.windows()

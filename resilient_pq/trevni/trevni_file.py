@@ -17,7 +17,7 @@ from resilient_pq.errors import SchemaError, Where, located
 from resilient_pq.format.pages.row_selection import leaf_column
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import ReadStore, RetryPolicy, place_of, with_retry
-from resilient_pq.reader.opening import Opening
+from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
 from resilient_pq.reader.read_plan import check_limit
 from resilient_pq.reader.streaming import Batches, check_batch_rows

@@ -33,25 +33,15 @@ _CHECKPOINTS = ("written", "stored")
 
 @dataclass(frozen=True, slots=True)
 class LoggedCheckpoint:
-    """A checkpoint in a writer's log.
+    """A checkpoint in a writer's log."""
 
-    Attributes:
-        ordinal: Its number in the file, from 1.
-        num_rows: Rows before it.
-        offset: Bytes of the file up to its end.
-        upload_id: The upload that holds it; None for a local file.
-        url: The object that is written; None where the log does not tell.
-        file_id: The file's id, hexadecimal; None where the log does not tell.
-        stored: Whether the log says that it was stored, and not only that it was on its way.
-    """
-
-    ordinal: int
-    num_rows: int
-    offset: int
-    upload_id: str | None = None
-    url: str | None = None
-    file_id: str | None = None
-    stored: bool = True
+    ordinal: int  # its number in the file, from 1
+    num_rows: int  # rows before it
+    offset: int  # bytes of the file up to its end
+    upload_id: str | None = None  # the upload that holds it; None for a local file
+    url: str | None = None  # the object that is written; None where the log does not tell
+    file_id: str | None = None  # the file's id, hexadecimal; None where the log does not tell
+    stored: bool = True  # whether the log says that it was stored, and not only that it was on its way
 
 
 def begun_line(*, url: str, upload_id: str | None, file_id: str) -> str:

@@ -12,6 +12,7 @@ from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.indexes.statistics import Order, order_of
 from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.format.sorting import SortingColumn
+from resilient_pq.writer.option_checks import check_key_values
 
 _DIRECTIONS = {"ascending": False, "descending": True}
 _NULLS = {"at_start": True, "at_end": False}
@@ -23,15 +24,6 @@ def check_names(schema: Schema, setting: str, names: Collection[Any]) -> None:
     for name in names:
         if name not in known:
             raise SchemaError(f"{setting}: there is no column {name!r}", hint=f"columns: {', '.join(sorted(known))}")
-
-
-def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
-    """Refuse key-value metadata that is no text, or that only the writer itself writes."""
-    for key, value in key_values.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise SchemaError(f"{setting} {key!r} is not text")
-        if key.startswith("rpq.") or key == "ARROW:schema":
-            raise SchemaError(f"the {setting} key {key!r} is the writer's own")
 
 
 def column_metadata(schema: Schema, given: Mapping[str, Mapping[str, str]] | None) -> list[tuple[tuple[str, str], ...]]:

@@ -21,40 +21,24 @@ MIN_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class WriteProgress:
-    """What has been written so far.
+    """What has been written so far."""
 
-    Attributes:
-        row_groups_since: Row groups closed since the last checkpoint.
-        bytes_written: All bytes of the file so far.
-        checkpoint_bytes: Bytes of the checkpoints among them.
-        next_checkpoint_bytes: Bytes that a checkpoint would take now.
-        bytes_since: Bytes of the file since the end of the last checkpoint.
-        seconds_since: Seconds since the last checkpoint, or since the first row.
-        open_bytes: Bytes in memory of the rows that are in no row group yet.
-    """
-
-    row_groups_since: int
-    bytes_written: int
-    checkpoint_bytes: int
-    next_checkpoint_bytes: int
-    bytes_since: int = 0
-    seconds_since: float = 0.0
-    open_bytes: int = 0
+    row_groups_since: int  # row groups closed since the last checkpoint
+    bytes_written: int  # all bytes of the file so far
+    checkpoint_bytes: int  # bytes of the checkpoints among them
+    next_checkpoint_bytes: int  # bytes that a checkpoint would take now
+    bytes_since: int = 0  # bytes of the file since the end of the last checkpoint
+    seconds_since: float = 0.0  # seconds since the last checkpoint, or since the first row
+    open_bytes: int = 0  # bytes in memory of the rows that are in no row group yet
 
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often checkpoints are wanted; each wish stands by itself, and None wishes for none.
+    """How often checkpoints are wanted; each wish stands by itself, and None wishes for none."""
 
-    Attributes:
-        every: Row groups between checkpoints; `PATIENCE_SECONDS` go with it.
-        num_bytes: Bytes of the file between checkpoints.
-        overhead: Share of the bytes written that checkpoints may take together, whatever is wished for.
-    """
-
-    every: int | None = None
-    num_bytes: int | None = None
-    overhead: float = 0.02
+    every: int | None = None  # row groups between checkpoints; `PATIENCE_SECONDS` go with it
+    num_bytes: int | None = None  # bytes of the file between checkpoints
+    overhead: float = 0.02  # share of the bytes written that checkpoints may take together, whatever is wished for
 
 
 def checkpoint_due(progress: WriteProgress, cadence: Cadence) -> bool:

@@ -91,8 +91,7 @@ class EncodePool(Generic[T]):
     that wait for a store do not take threads away from the store.
 
     Attributes:
-        max_threads: Calls that are made at one time. A single one never runs beside whoever takes its results. May be
-            set at any time.
+        max_threads: Calls made at one time; a single one never runs beside whoever takes its results.
     """
 
     def __init__(

@@ -32,26 +32,18 @@ _LARGE: Final = 8
 
 @dataclass(slots=True)
 class ClosedRowGroup:
-    """A row group that is full, and not yet in the file.
+    """A row group that is full, and not yet in the file."""
 
-    Attributes:
-        ordinal: Its number in the file, from 0.
-        num_rows: Its rows.
-        num_chunks: Its column chunks.
-        calls: What encodes its column chunks, some at a time, and the bytes of rows that are free then; to be taken
-            out, as nothing else holds the rows. The calls may be made in any threads, and side by side, and are given
-            what may make some of their own side by side; what they return goes to `FileLayout.chunk` in their
-            order, and then `FileEncoder.end_row_group` completes the row group.
-        max_threads: In how many threads they are made sooner than in fewer, at most.
-        in_order: Whether its rows are in the order that was declared: a file claims nothing untrue.
-    """
-
-    ordinal: int
+    ordinal: int  # its number in the file, from 0
     num_rows: int
-    num_chunks: int
+    num_chunks: int  # its column chunks
+    #: What encodes its column chunks, some at a time, and the bytes of rows that are free then; to be taken out,
+    #: as nothing else holds the rows. The calls may be made in any threads, and side by side, and are given what
+    #: may make some of their own side by side; what they return goes to `FileLayout.chunk` in their order, and
+    #: then `FileEncoder.end_row_group` completes the row group.
     calls: deque[tuple[Callable[[SideBySide], list[EncodedChunk]], int]]
-    max_threads: int
-    in_order: bool
+    max_threads: int  # in how many threads they are made sooner than in fewer, at most
+    in_order: bool  # whether its rows are in the order that was declared: a file claims nothing untrue
 
 
 class FileEncoder:

@@ -45,36 +45,22 @@ _GAP_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class WrittenRowGroup:
-    """A row group that is in the file, as later footers need it.
+    """A row group that is in the file, as later footers need it."""
 
-    Attributes:
-        serialized: Its metadata, with the keys that a checkpoint's footer has.
-        column_indexes: Serialised ColumnIndex of each chunk, None where there is none.
-        offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
-        num_rows: Its rows.
-        end: Offset just after its record.
-    """
-
-    serialized: bytes
-    column_indexes: tuple[bytes | None, ...]
-    offset_indexes: tuple[bytes | None, ...]
+    serialized: bytes  # its metadata, with the keys that a checkpoint's footer has
+    column_indexes: tuple[bytes | None, ...]  # serialised ColumnIndex of each chunk, None where there is none
+    offset_indexes: tuple[bytes | None, ...]  # serialised OffsetIndex of each chunk, None where there is none
     num_rows: int
-    end: int
+    end: int  # offset just after its record
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRowGroup:
-    """A row group that is in its place already, when a file is gone on with.
+    """A row group that is in its place already, when a file is gone on with."""
 
-    Attributes:
-        row_group: Its metadata, with the keys that a checkpoint's footer has and without places of indexes.
-        end: Offset just after its record.
-        offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
-    """
-
-    row_group: RowGroup
-    end: int
-    offset_indexes: tuple[bytes | None, ...]
+    row_group: RowGroup  # its metadata, with the keys that a checkpoint's footer has and without places of indexes
+    end: int  # offset just after its record
+    offset_indexes: tuple[bytes | None, ...]  # serialised OffsetIndex of each chunk, None where there is none
 
 
 class FileLayout:

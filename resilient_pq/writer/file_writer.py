@@ -5,15 +5,13 @@ Everything that takes time on the processor runs in a thread, so that the event 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NoReturn, assert_never
+from typing import NoReturn, assert_never
 
 from resilient_pq import memory_pool
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
@@ -22,7 +20,6 @@ from resilient_pq.errors import (
     FileFullError,
     ResilientPQError,
     SchemaError,
-    StoreError,
     Where,
     WriterFencedError,
     located,
@@ -32,12 +29,12 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.io.upload.abandoned_uploads import abort_after
-from resilient_pq.off_event_loop import AT_ONCE, off_loop
-from resilient_pq.writer.batch_feeder import BatchFeeder, Stop
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
-from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
+from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_layout import FileLayout
-from resilient_pq.writer.pipeline import Pipeline
+from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
 from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
 
@@ -49,43 +46,11 @@ _REFUSALS = (SchemaError, FileFullError)
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """What a checkpoint promises.
-
-    Attributes:
-        ordinal: Its number in the file, from 1; 0 when nothing has been written yet.
-        num_rows: Rows before it.
-        offset: Bytes of the file up to its end; cut there, the file is an ordinary Parquet file.
-        state: "accepted" while the rows are on their way, "stored" when they survive the writer, "visible" when the
-            object is complete.
-    """
-
-    ordinal: int
-    num_rows: int
-    offset: int
-    state: StoredState
-
-
-@dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a writer goes on with.
-
-    Attributes:
-        encoder: Of the file, its layout behind the bytes that are in place.
-        ingest: Takes rows as the file's first writer took them.
-    """
+    """What goes on with a file: its layout lies behind the bytes in place, and rows are taken as they were before."""
 
     encoder: FileEncoder
     ingest: Ingest
-
-    @property
-    def last_checkpoint(self) -> Checkpoint:
-        """The newest checkpoint that is in place."""
-        layout = self.encoder.layout
-        num_rows = layout.num_rows - sum(
-            row_group.num_rows for row_group in layout.row_groups if row_group.end > layout.checkpoint_end
-        )
-        return Checkpoint(layout.num_checkpoints, num_rows, layout.checkpoint_end, StoredState.STORED)
 
 
 class Writer(UnstoredDeadline):
@@ -106,34 +71,20 @@ class Writer(UnstoredDeadline):
         *,
         schema: object | None,
         options: EncoderOptions,
-        on_error: Literal["keep", "abort"],
         owns_store: bool,
         checkpoint_log: CheckpointLog | None = None,
         resumed: Resumed | None = None,
         file_id: bytes | None = None,
     ) -> None:
         """Use `create` or `resume` instead."""
-        super().__init__(store, store.url_of(key), sink, options, owns_store=owns_store)
-        self._on_error = on_error
-        self._checkpoint_log = checkpoint_log
-        self._log_begun = False
-        self._unlogged: deque[Checkpoint] = deque()
+        super().__init__(store, key, sink, options, checkpoint_log, owns_store=owns_store)
         self._ingest: Ingest | None = None
         self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._file_id = file_id or os.urandom(16)
-        # From the newest stored one on.
-        self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])
-        self._checkpoint_time = self._commit_time = 0.0
         if resumed:
             self._ingest = resumed.ingest
             self._use(resumed.encoder)
-            self._checkpoint_time = self._commit_time = _now()
-            if resumed.encoder.layout.num_checkpoints:
-                self._checkpoints[0] = resumed.last_checkpoint
-                if sink.upload_id is not None:
-                    # It is in a new upload, which no log knows yet.
-                    self._unlogged.append(resumed.last_checkpoint)
         self._info: ObjectInfo | None = None
         self._left: str | None = None  # what its end could not remove, in words
 
@@ -191,18 +142,8 @@ class Writer(UnstoredDeadline):
 
         Its state and its ordinal never go back while the writer lives. Ordinal 0 before the first.
         """
-        if self._info is not None:
-            return replace(self._checkpoints[-1], state=StoredState.VISIBLE)
-        stored = self._sink.num_bytes_stored
-        found = (known for known in reversed(self._checkpoints) if known.ordinal and known.offset <= stored)
-        return next((replace(known, state=StoredState.STORED) for known in found), self._checkpoints[-1])
-
-    @property
-    def _newest_checkpoint(self) -> Checkpoint:
-        """The newest checkpoint in the state it has now, also where an older one is stored already."""
-        known = self._checkpoints[-1]
-        stored = known.ordinal and known.offset <= self._sink.num_bytes_stored
-        return replace(known, state=StoredState.STORED) if stored else known
+        known = self._checkpoints
+        return known.newest_stored if self._info is None else replace(known.newest, state=StoredState.VISIBLE)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -244,7 +185,6 @@ class Writer(UnstoredDeadline):
         return self._ingest.batches(data)
 
     def _use(self, encoder: FileEncoder) -> None:
-        self._encoder = encoder
         self._pipeline = Pipeline(
             encoder,
             self._sink,
@@ -252,13 +192,12 @@ class Writer(UnstoredDeadline):
             row_group_bytes=self._options.row_group_bytes,
             laid_out=self._row_group_ended,
         )
-        self._begin_bound()
+        self._begin(encoder)
 
     async def _start(self) -> None:
         assert self._ingest is not None
         encoder = await off_loop(len(self._ingest.schema.leaves), self._new_encoder, self._ingest)
         self._use(encoder)
-        self._checkpoint_time = self._commit_time = _now()
         await self._known_pipeline.push(encoder.layout.start())
         self._sink.mark()
 
@@ -298,7 +237,7 @@ class Writer(UnstoredDeadline):
                 raise rows.error
         finally:  # an error of the store is the graver one, and has that of the source as its context
             await pipeline.push_row_groups()
-            self._log_stored()
+            self._checkpoints.log_stored()
 
     async def _complete_full(self, num_rows_left: int) -> NoReturn:
         """Complete the file, and say that not all rows of the batch are in it."""
@@ -311,25 +250,6 @@ class Writer(UnstoredDeadline):
             where=Where(key=self.url),
             hint="go on in a new file",
         )
-
-    @property
-    def _known_pipeline(self) -> Pipeline:
-        assert self._pipeline is not None
-        return self._pipeline
-
-    async def _row_group_ended(self, closed: ClosedRowGroup, footer_follows: bool) -> None:
-        if not closed.in_order:
-            log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
-        if not footer_follows:
-            await self._write_checkpoint_if_due()
-
-    async def _write_checkpoint_if_due(self) -> None:
-        """Between row groups: one that is due now."""
-        assert self._encoder is not None
-        if self._encoder.checkpoint_due(self._seconds_since_checkpoint):
-            await self._known_pipeline.pushed()
-            await self._write_checkpoint()
-        self._log_stored()
 
     async def flush(self) -> None:
         """Close the open row group before it is full, and give it to the store: its rows take no more memory.
@@ -369,75 +289,15 @@ class Writer(UnstoredDeadline):
                 if self._encoder is None and self._ingest is not None:
                     await self._start()
                 if self._encoder is None:
-                    return self._newest_checkpoint
+                    return self._checkpoints.newest
                 if self._encoder.has_open_rows:
                     await self._known_pipeline.close_row_group(ending=True)
-                if self._encoder.changed_since_checkpoint or not self._checkpoints[-1].ordinal:
+                if self._encoder.changed_since_checkpoint or not self._checkpoints.newest.ordinal:
                     await self._write_checkpoint(asked=True)
                 else:
                     await self._commit(wait=True)
-                self._log_stored()
-                return self._newest_checkpoint
-
-    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
-        """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
-        encoder, sink = self._encoder, self._sink
-        assert encoder is not None
-        seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, _now()
-        worth_it = encoder.commit_due(
-            seconds_since,
-            cost=sink.commit_cost,
-            resent=sink.num_bytes_resent,
-            seconds_since_commit=_now() - self._commit_time,
-        )
-        layout = encoder.layout
-        large = len(layout.row_groups) * len(layout.schema.leaves) > AT_ONCE
-        buffers = await finish_in_thread(encoder.checkpoint) if large else encoder.checkpoint()
-        await self._known_pipeline.push(buffers)
-        made = Checkpoint(layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED)
-        while len(self._checkpoints) > 1 and self._checkpoints[1].offset <= sink.num_bytes_stored:
-            self._checkpoints.popleft()
-        self._checkpoints.append(made)
-        self._unlogged.append(made)
-        if asked or worth_it:
-            self._commit_time = _now()
-            self._log_written()
-            await self._commit(wait=asked and wait)
-        log.debug("%s: %s", self.url, self.last_checkpoint)
-
-    def _log_written(self) -> None:
-        """Note the rows of a checkpoint that is about to be stored: nobody may be left to note it afterwards."""
-        known, upload_id = self._checkpoints[-1], self._sink.upload_id
-        if self._checkpoint_log is None or upload_id is None:
-            return
-        self._begin_log(upload_id)
-        self._checkpoint_log.written(
-            ordinal=known.ordinal, num_rows=known.num_rows, offset=known.offset, upload_id=upload_id
-        )
-
-    def _begin_log(self, upload_id: str | None) -> None:
-        """Note what is written, once."""
-        if not self._log_begun and self._checkpoint_log is not None and self._encoder is not None:
-            file_id = self._encoder.layout.file_id.hex()
-            self._checkpoint_log.begun(url=self.url, upload_id=upload_id, file_id=file_id)
-            self._log_begun = True
-
-    def _log_stored(self) -> None:
-        """Note the checkpoints that have been stored since, where the caller wants a log of them."""
-        stored, upload_id = self._sink.num_bytes_stored, self._sink.upload_id
-        if self._checkpoint_log is None:
-            self._unlogged.clear()
-            return
-        while self._unlogged and self._unlogged[0].offset <= stored:
-            self._begin_log(upload_id)
-            known = self._unlogged.popleft()
-            self._checkpoint_log.stored(
-                ordinal=known.ordinal, num_rows=known.num_rows, offset=known.offset, upload_id=upload_id
-            )
-
-    @property
-    def _seconds_since_checkpoint(self) -> float:
-        return _now() - self._checkpoint_time
+                self._checkpoints.log_stored()
+                return self._checkpoints.newest
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -478,13 +338,7 @@ class Writer(UnstoredDeadline):
         self._closed = True
         await self._alarm.stop()
         memory_pool.give_back()
-        if self._checkpoint_log is not None:
-            try:
-                self._log_stored()
-            except StoreError as error:
-                # The file has ended, well or with an error that says more.
-                log.error("%s: the log of its checkpoints lacks the last ones: %s", self.url, error)
-            self._checkpoint_log.close()
+        self._checkpoints.close()
         await super()._let_go()
 
     async def abort(self) -> None:
@@ -509,7 +363,7 @@ class Writer(UnstoredDeadline):
                 note = "the object was published before this, whole"
                 log.warning("%s: %s", self.url, note)
                 error.add_note(note)
-            elif self._on_error == "keep" and self.num_rows_stored:
+            elif self._options.on_error == "keep" and self.num_rows_stored:
                 await self._sink.keep()
                 # What a fenced writer stored is somebody else's now, which its error says.
                 if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):
@@ -530,7 +384,3 @@ class Writer(UnstoredDeadline):
             error.hint = note
         else:
             error.add_note(note)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

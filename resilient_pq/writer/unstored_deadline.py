@@ -1,4 +1,4 @@
-"""How rows are stored before they are too old: within calls, between them, and in one that waits for its source.
+"""How the rows of a file are stored: by checkpoints, and before they are too old, within calls and between them.
 
 An async shell around `UnstoredRows`, which knows the times.
 """
@@ -10,17 +10,19 @@ import logging
 import math
 import threading
 import weakref
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from resilient_pq.io import ObjectSink, StoredState, WriteStore
-from resilient_pq.writer.batch_feeder import BatchFeeder
-from resilient_pq.writer.file_encoder import FileEncoder
+from resilient_pq.io.cancellation import finish_in_thread
+from resilient_pq.off_event_loop import AT_ONCE
+from resilient_pq.writer.checkpoint_history import CheckpointHistory
+from resilient_pq.writer.checkpoint_log import CheckpointLog
+from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
 from resilient_pq.writer.lifecycle import WriterLifecycle
-from resilient_pq.writer.pipeline import Pipeline
+from resilient_pq.writer.pipeline import BatchFeeder, Pipeline
 from resilient_pq.writer.write_options import EncoderOptions
 
 log = logging.getLogger("resilient_pq.writer")
@@ -35,11 +37,19 @@ class UnstoredDeadline(WriterLifecycle):
     """A writer of one file, as far as its rows have to be stored before they are too old."""
 
     def __init__(
-        self, store: WriteStore, url: str, sink: ObjectSink, options: EncoderOptions, *, owns_store: bool
+        self,
+        store: WriteStore,
+        key: str,
+        sink: ObjectSink,
+        options: EncoderOptions,
+        checkpoint_log: CheckpointLog | None,
+        *,
+        owns_store: bool,
     ) -> None:
         """Begin without rows."""
-        super().__init__(store, url, owns_store=owns_store)
+        super().__init__(store, store.url_of(key), owns_store=owns_store)
         self._sink = sink
+        self._checkpoints = CheckpointHistory(self.url, sink, checkpoint_log)
         self._options = options
         self._encoder: FileEncoder | None = None
         self._pipeline: Pipeline | None = None
@@ -51,16 +61,13 @@ class UnstoredDeadline(WriterLifecycle):
         self._aimed = 0  # bytes of the file that the newest commit is to store
         self._storing: float | None = None  # seconds before the newest commit, while it is under way
         self._late = False  # whether rows are too old, which was told
+        self._checkpoint_time = self._commit_time = 0.0
 
-    @abstractmethod
-    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
-        """Write a checkpoint, and commit it."""
-
-    @abstractmethod
-    def _log_stored(self) -> None:
-        """Note the checkpoints that have been stored since."""
-
-    def _begin_bound(self) -> None:
+    def _begin(self, encoder: FileEncoder) -> None:
+        """Begin with the bytes that an encoder has laid out."""
+        self._encoder = encoder
+        self._checkpoints.begin(encoder.layout)
+        self._checkpoint_time = self._commit_time = now()
         bound = self._options.max_unstored
         if bound is not None and self._sink.can_store:
             self._unstored = UnstoredRows(bound, asyncio.get_running_loop().time)
@@ -90,6 +97,51 @@ class UnstoredDeadline(WriterLifecycle):
     @property
     def _commit_under_way(self) -> bool:
         return not self._sink.stored_as_written and self._sink.num_bytes_stored < self._aimed
+
+    async def _row_group_ended(self, closed: ClosedRowGroup, footer_follows: bool) -> None:
+        if not closed.in_order:
+            log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
+        if not footer_follows:
+            await self._write_checkpoint_if_due()
+
+    async def _write_checkpoint_if_due(self) -> None:
+        """Between row groups: one that is due now."""
+        assert self._encoder is not None
+        if self._encoder.checkpoint_due(self._seconds_since_checkpoint):
+            await self._known_pipeline.pushed()
+            await self._write_checkpoint()
+        self._checkpoints.log_stored()
+
+    @property
+    def _known_pipeline(self) -> Pipeline:
+        assert self._pipeline is not None
+        return self._pipeline
+
+    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
+        """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
+        encoder, sink = self._encoder, self._sink
+        assert encoder is not None
+        seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, now()
+        worth_it = encoder.commit_due(
+            seconds_since,
+            cost=sink.commit_cost,
+            resent=sink.num_bytes_resent,
+            seconds_since_commit=now() - self._commit_time,
+        )
+        layout = encoder.layout
+        large = len(layout.row_groups) * len(layout.schema.leaves) > AT_ONCE
+        buffers = await finish_in_thread(encoder.checkpoint) if large else encoder.checkpoint()
+        await self._known_pipeline.push(buffers)
+        self._checkpoints.add(layout)
+        if asked or worth_it:
+            self._commit_time = now()
+            self._checkpoints.log_written()
+            await self._commit(wait=asked and wait)
+        log.debug("%s: %s", self.url, self._checkpoints.newest_stored)
+
+    @property
+    def _seconds_since_checkpoint(self) -> float:
+        return now() - self._checkpoint_time
 
     async def _store_in_time(self) -> None:
         """Store rows that become too old between calls, or in one that waits for its source."""
@@ -187,7 +239,7 @@ class UnstoredDeadline(WriterLifecycle):
             unstored.took(self._storing + self._sink.commit_seconds)
             self._storing = None
         unstored.stored(self._num_rows_safe, self._encoder.num_rows_taken)
-        self._log_stored()
+        self._checkpoints.log_stored()
 
     @property
     def _num_rows_safe(self) -> int:
@@ -233,6 +285,11 @@ class WriterTimer:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+
+
+def now() -> float:
+    """Seconds by the event loop's clock."""
+    return asyncio.get_running_loop().time()
 
 
 async def acquired(lock: asyncio.Lock, seconds: float) -> bool:

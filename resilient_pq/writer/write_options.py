@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import operator
+import inspect
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, partial
+from inspect import Parameter
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.compression import codecs as compression
@@ -17,17 +19,33 @@ from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.units import MiB
-from resilient_pq.writer.column_options import bloom_filters, check_key_values, check_names, column_metadata
+from resilient_pq.writer.column_options import bloom_filters, check_names, column_metadata
 from resilient_pq.writer.cut_policy import Cadence
+from resilient_pq.writer.option_checks import (
+    OptionHelp,
+    check_key_values,
+    check_options,
+    file_path,
+    one_of,
+    option,
+    seconds,
+    share,
+    whole_number,
+)
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
 MAX_DEFAULT_THREADS = 4
 
-#: Seconds that a row may wait for being stored where nothing is said.
-MAX_UNSTORED_SECONDS: Final = 30.0
+F = TypeVar("F", bound=Callable[..., Any])
+K = TypeVar("K", bound="EncodingKeywords")
 
 #: What asks for the smallest encodings of those that only newer readers know, too.
 _COMPACT: Final = "compact"
+
+#: An argument in a docstring, and what is said of it.
+_ARGUMENT = re.compile(r"^    (\*{0,2}\w+): .*(?:\n {8}.*)*\n?", re.MULTILINE)
+#: The argument of a function that stands for the options.
+_OPTIONS = "**options_given"
 
 #: Encodings that can be asked for by name, with the physical types they may hold.
 WRITABLE_ENCODINGS: dict[Encoding, frozenset[Type]] = {
@@ -78,116 +96,114 @@ class WriteOptions:
             1 never encodes and writes at one time.
     """
 
-    data_page_version: Literal["1.0", "2.0"] = "1.0"
-    level_encoding: Literal["RLE", "BIT_PACKED"] = "RLE"
-    page_rows: int = 131_072
-    dictionary_bytes: int = MiB
+    data_page_version: Literal["1.0", "2.0"] = option("1.0", one_of("1.0", "2.0"))
+    level_encoding: Literal["RLE", "BIT_PACKED"] = option("RLE", one_of("RLE", "BIT_PACKED"))
+    page_rows: int = option(131_072, whole_number)
+    dictionary_bytes: int = option(MiB, partial(whole_number, least=0))
     statistics: bool = True
     bloom_filter_options: Mapping[str, bool | Mapping[str, float | None]] | Sequence[str] | None = None
     column_metadata: Mapping[str, Mapping[str, str]] | None = None
     sorting_columns: Sequence[Any] | None = None
-    checkpoint_seconds: float | None = None
-    checkpoint_bytes: int | None = None
-    checkpoint_log: str | os.PathLike[str] | None = None
-    part_bytes: int = 5 * MiB
-    max_part_bytes: int = 64 * MiB
+    checkpoint_seconds: float | None = option(
+        None, seconds, OptionHelp("SECONDS", "Seconds that a row waits for a stored checkpoint at most.")
+    )
+    checkpoint_bytes: int | None = option(
+        None, whole_number, OptionHelp("SIZE", "Bytes of the file between checkpoints, besides.")
+    )
+    checkpoint_log: str | os.PathLike[str] | None = option(  # noqa: RUF009  # its default is None
+        None, file_path, OptionHelp("FILE", "A line for each stored checkpoint, for `rpq uploads --log`.", flag="--log")
+    )
+    part_bytes: int = option(5 * MiB, whole_number)
+    max_part_bytes: int = option(64 * MiB, whole_number)
     equal_parts: bool = False
-    max_bytes_in_flight: int = 60 * MiB
-    undecided_grace: float = 60.0
-    overwrite_partial: bool = False
+    max_bytes_in_flight: int = option(60 * MiB, whole_number)
+    undecided_grace: float = option(60.0, partial(seconds, or_0=True))
+    overwrite_partial: bool = option(False, help=OptionHelp("", "Replace the DST.partial of a writer that was killed."))
     permissions: int | None = None
-    max_threads: int | None = None
+    max_threads: int | None = option(None, whole_number)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderOptions:
-    """Everything that decides the bytes of a file.
+    """The keyword arguments of `create` and of its like that say how files are written, checked.
+
+    The texts of the attributes are those of the arguments: `shows_options` puts them into the docstrings.
 
     Attributes:
-        compression: "none", "snappy", "gzip", "brotli", "lz4_raw" or "zstd".
-        compression_level: The codec's level; None is its default.
-        encodings: "auto" for the smallest that every reader decodes, "compact" for the smallest that those of recent
-            years decode, the name of an encoding for all columns, or names by column path.
-        row_group_rows: Rows after which a row group is closed; None for no such limit.
+        compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
+        compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
+        encodings: "auto", for the smallest of those that every reader decodes; "compact", for the smallest of those
+            that readers of recent years do, which floating point gains most by; one encoding for all columns
+            ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
+        row_group_rows: Rows after which a row group is closed; None leaves it to `row_group_bytes`.
         row_group_bytes: Bytes in memory after which a row group is closed.
         page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
-            PLAIN has them.
+            PLAIN has them, both before compression.
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
-        metadata: Key-value metadata of the caller.
-        write: The less common settings.
+        max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
+            process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
+            written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and
+            writes a checkpoint each time, whatever `checkpoint_overhead` says. Rows are late where the store does not
+            answer, which the log tells, and are stored at the end only where a store takes whole objects alone.
+        on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".
+        metadata: Key-value metadata for the footer.
+        fencing: What keeps another writer from being told that its rows of this file are stored, on S3: "lease", an
+            epoch object ``_NAME.rpq-epoch`` beside the object while an upload is open; or "none": then two who go on
+            with the file at one time may both be told so, a writer that was taken for dead may be told so of rows that
+            are lost, and a file smaller than a part cannot be resumed twice without a word. `Writer.fencing` says what
+            the store can keep of it.
+        options: The less common settings.
         own_metadata: Further key-value metadata, of ours: what a file is part of.
-        max_unstored_seconds: Seconds that a row that was taken may wait for being stored; None for no such bound.
     """
 
-    compression: str | None = "zstd"
-    compression_level: int | None = None
+    compression: str | None = option("zstd", help=OptionHelp("CODEC", "zstd, snappy, gzip, brotli, lz4_raw or none."))
+    compression_level: int | None = option(None, help=OptionHelp("LEVEL", "The codec's level."))
     encodings: str | Mapping[str, str] = "auto"
-    row_group_rows: int | None = None
-    row_group_bytes: int = 64 * MiB
-    page_bytes: int = MiB
-    checkpoint_every: int | None = 8
-    checkpoint_overhead: float = 0.02
-    metadata: Mapping[str, str] | None = None
-    write: WriteOptions = field(default_factory=WriteOptions)
+    row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows that close a row group."))
+    row_group_bytes: int = option(64 * MiB, whole_number, OptionHelp("SIZE", "Bytes in memory that close a row group."))
+    page_bytes: int = option(
+        1 * MiB, whole_number, OptionHelp("SIZE", "Bytes of values, or of dictionary indices, that close a page.")
+    )
+    checkpoint_every: int | None = option(
+        8, whole_number, OptionHelp("N", "Row groups between checkpoints, at least; 0 for none.")
+    )
+    checkpoint_overhead: float = option(
+        0.02, share, OptionHelp("SHARE", "Share of the bytes written that checkpoints may take.")
+    )
+    max_unstored_seconds: float | None = option(
+        30.0,
+        seconds,
+        OptionHelp("SECONDS", "Seconds after which a row that came whole is stored, at most; 0 for no bound."),
+    )
+    on_error: Literal["keep", "abort"] = option("keep", one_of("keep", "abort"))
+    metadata: Mapping[str, str] | None = option(None, check_key_values)
+    fencing: Literal["lease", "none"] = option("lease", one_of("lease", "none"))
+    options: WriteOptions | None = None
     own_metadata: Mapping[str, str] | None = None
-    max_unstored_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what can never work, before anything is written."""
+        if not isinstance(self.options, WriteOptions | None):
+            raise SchemaError(f"options is {self.options!r}; it takes WriteOptions")
         compression.check_level(self.codec, self.compression_level)
-        _check_count("row_group_bytes", self.row_group_bytes)
-        _check_count("page_bytes", self.page_bytes)
-        _check_count("page_rows", self.write.page_rows)
-        _check_count("dictionary_bytes", self.write.dictionary_bytes, least=0)
-        self._check_cadence()
-        if not _number(self.write.undecided_grace) >= 0:
-            raise SchemaError(
-                f"undecided_grace is {self.write.undecided_grace!r}; it is a number of seconds, not below 0"
-            )
-        for name in ("part_bytes", "max_part_bytes", "max_bytes_in_flight"):
-            _check_count(name, getattr(self.write, name))
-        if not isinstance(self.write.checkpoint_log, str | os.PathLike | None):
-            raise SchemaError(f"checkpoint_log is {self.write.checkpoint_log!r}; it is the path of a file")
-        if self.write.max_threads is not None:
-            _check_count("max_threads", self.write.max_threads)
-        if not self.checkpoint_overhead >= 0:  # NaN is not either
-            raise SchemaError(f"checkpoint_overhead is {self.checkpoint_overhead}; it is a share, 0.02 for 2 %")
+        check_options(self)
+        check_options(self.write)
         if self.page_bytes > 1 << 30:
             raise SchemaError("page_bytes is more than 1 GiB; a page's size is a signed 32-bit number")
-        if self.write.data_page_version not in ("1.0", "2.0"):
-            raise SchemaError(f"data_page_version is {self.write.data_page_version!r}; it is '1.0' or '2.0'")
-        if self.write.level_encoding not in ("RLE", "BIT_PACKED"):
-            raise SchemaError(f"level_encoding is {self.write.level_encoding!r}; it is 'RLE' or 'BIT_PACKED'")
         if self.write.level_encoding == "BIT_PACKED" and self.write.data_page_version != "1.0":
             raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
-        if self.metadata is not None:
-            check_key_values("metadata", self.metadata)
 
-    def _check_cadence(self) -> None:
-        for name, value in (
-            ("row_group_rows", self.row_group_rows),
-            ("checkpoint_every", self.checkpoint_every),
-            ("checkpoint_bytes", self.write.checkpoint_bytes),
-        ):
-            if value is not None:
-                _check_count(name, value)
-        for name, seconds in (
-            ("max_unstored_seconds", self.max_unstored_seconds),
-            ("checkpoint_seconds", self.write.checkpoint_seconds),
-        ):
-            if seconds is not None and not 0 < _number(seconds) < math.inf:
-                raise SchemaError(f"{name} is {seconds!r}; it is a number of seconds above 0")
+    @property
+    def write(self) -> WriteOptions:
+        """The less common settings, or their defaults."""
+        return WriteOptions() if self.options is None else self.options
 
     @property
     def cadence(self) -> Cadence:
         """How often automatic checkpoints are wanted."""
-        return Cadence(
-            self.checkpoint_every,
-            self.write.checkpoint_bytes,
-            self.checkpoint_overhead,
-        )
+        return Cadence(self.checkpoint_every, self.write.checkpoint_bytes, self.checkpoint_overhead)
 
     @property
     def max_unstored(self) -> float | None:
@@ -238,20 +254,6 @@ class EncoderOptions:
         )
 
 
-def _number(value: object) -> float:
-    """The value, or NaN, which no comparison lets pass."""
-    return value if isinstance(value, int | float) else math.nan
-
-
-def _check_count(name: str, value: object, *, least: int = 1) -> None:
-    try:
-        count = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
-    if count < least:
-        raise SchemaError(f"{name} is {count}; it must be at least {least}")
-
-
 def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
     if name.lower() in ("auto", _COMPACT):
         return None
@@ -267,3 +269,85 @@ def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
             f"column {leaf.column_path!r}: {encoding.name} cannot hold {leaf.node.physical_type.name} values"
         )
     return encoding
+
+
+class EncodingKeywords(TypedDict, total=False):
+    """The keyword arguments that all functions take that write files: types for type checkers, see `EncoderOptions`."""
+
+    compression: str | None
+    compression_level: int | None
+    row_group_rows: int | None
+    row_group_bytes: int
+    checkpoint_every: int | None
+    checkpoint_overhead: float
+    options: WriteOptions | None
+
+
+class StreamKeywords(EncodingKeywords, total=False):
+    """Those of functions whose rows come over time."""
+
+    max_unstored_seconds: float | None
+
+
+class PageKeywords(EncodingKeywords, total=False):
+    """Those of functions that leave the pages to the caller, too."""
+
+    encodings: str | Mapping[str, str]
+    page_bytes: int
+
+
+class PartitionKeywords(PageKeywords, total=False):
+    """Those of functions that write many files at once."""
+
+    metadata: Mapping[str, str] | None
+
+
+class ResumeKeywords(StreamKeywords, PageKeywords, total=False):
+    """Those of functions that go on with a file."""
+
+    on_error: Literal["keep", "abort"]
+    fencing: Literal["lease", "none"]
+
+
+class CreateKeywords(ResumeKeywords, PartitionKeywords, total=False):
+    """Those of functions that begin a file."""
+
+
+def takes_options(keywords: type) -> Callable[[F], F]:
+    """Show each option that a `TypedDict` names in the signature and in the docstring of a function.
+
+    What the docstring of the function says of an option itself stays.
+    """
+
+    def show(function: F) -> F:
+        names = keywords.__optional_keys__  # type: ignore[attr-defined]
+        declared = [option for option in fields(EncoderOptions) if option.name in names]
+        own = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+        before = [each.name for each in own].index("storage_options")
+        own[before:before] = [
+            Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
+            for option in declared
+        ]
+        function.__signature__ = inspect.signature(function).replace(parameters=own)  # type: ignore[attr-defined]
+        if function.__doc__ is not None:
+            text = inspect.cleandoc(function.__doc__) + "\n"
+            described = {found[1] for found in _ARGUMENT.finditer(text)}
+            added = "".join(_texts()[option.name] for option in declared if option.name not in described)
+            function.__doc__ = _ARGUMENT.sub(lambda found: added if found[1] == _OPTIONS else found[0], text)
+        return function
+
+    return show
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """What is said of each option; nothing where Python runs without docstrings."""
+    text = inspect.cleandoc(EncoderOptions.__doc__ or "") + "\n"
+    return {found[1]: found[0] for found in _ARGUMENT.finditer(text)}
+
+
+def known_options(function: Callable[..., Any], given: K) -> K:
+    """The keywords that a function was given, where its signature has all of them."""
+    for name in given.keys() - inspect.signature(function).parameters.keys():
+        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+    return given

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.dataset import open_time
+from resilient_pq.dataset import sink_state
 from resilient_pq.io import MemoryStore
 from resilient_pq.io.local_sink import LocalSink
 from resilient_pq.io.local_store import LocalStore
@@ -159,8 +159,8 @@ class Clock:
 @pytest.fixture
 async def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(open_time, "now", made.now)
-    monkeypatch.setattr(open_time, "sleep_until", made.sleep_until)
+    monkeypatch.setattr(sink_state, "now", made.now)
+    monkeypatch.setattr(sink_state, "sleep_until", made.sleep_until)
     return made
 
 

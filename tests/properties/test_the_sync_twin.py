@@ -67,7 +67,13 @@ assert_type(rpq.list_uploads("s3://bucket"), list[rpq.Upload])
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("more", "said"), [("", "Success"), ('rpq.open("f.parquet", verfy=True)', 'keyword argument "verfy"')]
+    ("more", "said"),
+    [
+        ("", "Success"),
+        ('rpq.open("f.parquet", verfy=True)', 'keyword argument "verfy"'),
+        ('rpq.create("f.parquet", row_group_rows="3")', 'incompatible type "str"; expected "int | None"'),
+        ('rpq.resume("f.parquet", metadata={})', 'keyword argument "metadata"'),
+    ],
 )
 def test_a_script_that_is_checked_strictly(tmp_path: Path, more: str, said: str) -> None:
     api = pytest.importorskip("mypy.api")

@@ -163,7 +163,7 @@ async def test_without_a_bound_a_complete_row_group_is_stored_within_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("resilient_pq.writer.file_writer._now", lambda: now)
+    monkeypatch.setattr("resilient_pq.writer.unstored_deadline.now", lambda: now)
     store = UploadStore()
     options = rpq.WriteOptions(**SMALL)
     how: dict[str, Any] = {"row_group_rows": 10, "compression": "none", "max_unstored_seconds": None}

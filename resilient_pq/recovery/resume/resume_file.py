@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import (
@@ -31,6 +31,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
+from resilient_pq.io.resolve import Opening
 from resilient_pq.io.upload.lease import told_of_loss
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
@@ -39,19 +40,21 @@ from resilient_pq.recovery.resume.resume_local import whole_prefix
 from resilient_pq.recovery.resume.resume_upload import new_upload, up_to_checkpoint
 from resilient_pq.recovery.resume.take_over import Wanted, take_over
 from resilient_pq.recovery.resume.unstored_file import was_torn_at_once
-from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import (
-    Creation,
-    check_fencing,
-    check_options,
     new_file_id,
     sink_options_of,
     writer_of,
 )
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_writer import Resumed, Writer
-from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
+from resilient_pq.writer.write_options import (
+    CreateKeywords,
+    EncoderOptions,
+    ResumeKeywords,
+    known_options,
+    takes_options,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,6 @@ class _Request:
         sink_options: How it is stored.
         upload_id: Which upload, where the caller chose one.
         overwrite: Whether what stands under the name of the file may be replaced.
-        fencing: Whether the lease of the file is taken.
         new_id: Of the file that is begun where nothing is stored; None where that is an error.
     """
 
@@ -75,7 +77,6 @@ class _Request:
     sink_options: SinkOptions
     upload_id: str | None
     overwrite: bool
-    fencing: bool
     new_id: bytes | None = None
 
     @property
@@ -90,26 +91,16 @@ class _Request:
         return Resumed(FileEncoder(await continued(source, candidates), self.options), ingest)
 
 
+@takes_options(ResumeKeywords)
 def resume(
     url: str | os.PathLike[str] | tuple[WriteStore, str],
     *,
     upload_id: str | None = None,
     overwrite: bool = False,
-    compression: str | None = "zstd",
-    compression_level: int | None = None,
-    encodings: str | Mapping[str, str] = "auto",
-    row_group_rows: int | None = None,
-    row_group_bytes: int = 64 * MiB,
-    page_bytes: int = 1 * MiB,
-    checkpoint_every: int | None = 8,
-    checkpoint_overhead: float = 0.02,
-    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
-    on_error: Literal["keep", "abort"] = "keep",
-    fencing: Literal["lease", "none"] = "lease",
-    options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
-) -> Creation[Writer]:
+    **options_given: Unpack[ResumeKeywords],
+) -> Opening[Writer]:
     """Go on with a file that its writer left unfinished.
 
     Use it as ``async with rpq.resume(url) as writer``. The first ``writer.num_rows_stored`` rows are in the file
@@ -126,15 +117,7 @@ def resume(
         upload_id: Which upload to go on with, where several are open for this object.
         overwrite: Replace another file that has the name already: at once where an upload has to be completed to be
             gone on with, else when the file is complete.
-        compression: As `create` takes it, like all that follows.
-        compression_level: The codec's level.
-        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
-        row_group_rows: Rows after which a row group is closed.
-        row_group_bytes: Bytes in memory after which a row group is closed.
-        page_bytes: Bytes after which a data page is cut at the next row.
-        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
-        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
-        max_unstored_seconds: Seconds after which a row that was taken is stored; None for no such bound.
+        **options_given: How the rest is written: `ResumeKeywords`, as of `create`.
         on_error: What becomes of stored rows after an exception: "keep" them, or "abort", which removes a local
             ``NAME.partial`` with what was in it before.
         fencing: As of `create`. With "lease" the writer before is told of nothing more that it is stored, and of
@@ -154,43 +137,27 @@ def resume(
         StoreError: The store refuses.
     """
     storage_options = with_retry(storage_options, retry)
-    rest = check_options(options, on_error)
-    encoder_options = EncoderOptions(
-        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-        checkpoint_every, checkpoint_overhead, None, rest, max_unstored_seconds=max_unstored_seconds,
-    )  # fmt: skip
-    sink_options = sink_options_of(rest, "w" if overwrite else "x")
-    leased = check_fencing(fencing) == "lease"
+    options = EncoderOptions(**known_options(resume, options_given))
+    sink_options = sink_options_of(options.write, "w" if overwrite else "x")
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, Resumed | None]:
-        request = _Request(store, key, encoder_options, sink_options, upload_id, overwrite, leased)
+        request = _Request(store, key, options, sink_options, upload_id, overwrite)
         with located(request.where):
             return await _opened(request)
 
-    return writer_of(url, storage_options, begin, schema=None, options=encoder_options, on_error=on_error)
+    return writer_of(url, storage_options, begin, schema=None, options=options)
 
 
+@takes_options(CreateKeywords)
 def create_or_resume(
     url: str | os.PathLike[str] | tuple[WriteStore, str],
     schema: object | None = None,
     *,
     overwrite: bool = False,
-    compression: str | None = "zstd",
-    compression_level: int | None = None,
-    encodings: str | Mapping[str, str] = "auto",
-    row_group_rows: int | None = None,
-    row_group_bytes: int = 64 * MiB,
-    page_bytes: int = 1 * MiB,
-    checkpoint_every: int | None = 8,
-    checkpoint_overhead: float = 0.02,
-    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
-    on_error: Literal["keep", "abort"] = "keep",
-    metadata: Mapping[str, str] | None = None,
-    fencing: Literal["lease", "none"] = "lease",
-    options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
-) -> Creation[Writer]:
+    **options_given: Unpack[CreateKeywords],
+) -> Opening[Writer]:
     """Begin a file, or go on with it where an earlier writer left it: one call for the first start and for every other.
 
     Use it as ``async with rpq.create_or_resume(url) as writer``. The first ``writer.num_rows_stored`` rows are in the
@@ -207,19 +174,8 @@ def create_or_resume(
         overwrite: Replace another object of this name, complete or not ours: when the new file is complete, or at once
             where an upload has to be completed to be gone on with. Locally it also replaces a ``NAME.partial`` in which
             nothing is whole.
-        compression: As of `create`, like all that follows.
-        compression_level: The codec's level.
-        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
-        row_group_rows: Rows after which a row group is closed.
-        row_group_bytes: Bytes in memory after which a row group is closed.
-        page_bytes: Bytes after which a data page is cut at the next row.
-        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
-        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
-        max_unstored_seconds: Seconds after which a row that was taken is stored; None for no such bound.
-        on_error: What becomes of stored rows after an exception: "keep" them, or "abort".
+        **options_given: How the file is written: `CreateKeywords`, as of `create`.
         metadata: Key-value metadata for the footer of a new file.
-        fencing: "lease" or "none", as of `create`.
-        options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
@@ -234,28 +190,16 @@ def create_or_resume(
         StoreError: The store refuses.
     """
     storage_options = with_retry(storage_options, retry)
-    rest = check_options(options, on_error)
-    encoder_options = EncoderOptions(
-        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-        checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
-    )  # fmt: skip
-    sink_options = sink_options_of(rest, "w" if overwrite else "x")
-    leased, file_id = check_fencing(fencing) == "lease", new_file_id()
+    options = EncoderOptions(**known_options(create_or_resume, options_given))
+    sink_options = sink_options_of(options.write, "w" if overwrite else "x")
+    file_id = new_file_id()
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, Resumed | None]:
-        request = _Request(store, key, encoder_options, sink_options, None, overwrite, leased, file_id)
+        request = _Request(store, key, options, sink_options, None, overwrite, file_id)
         with located(request.where):
             return await _opened(request)
 
-    return writer_of(
-        url,
-        storage_options,
-        begin,
-        schema=schema,
-        options=encoder_options,
-        on_error=on_error,
-        file_id=file_id,
-    )
+    return writer_of(url, storage_options, begin, schema=schema, options=options, file_id=file_id)
 
 
 async def _opened(request: _Request) -> tuple[ObjectSink, Resumed | None]:
@@ -326,7 +270,7 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
             request.key,
             upload_id=request.upload_id,
             overwrite=request.overwrite,
-            fencing=request.fencing,
+            fencing=request.options.fencing == "lease",
             or_new=request.new_id is not None,
             logged={known.upload_id: known.file_id for known in logged if known.upload_id and known.file_id},
         )
@@ -345,7 +289,7 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
         if taken.lease is not None:
             await taken.lease.release()
         raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
-    if request.fencing:
+    if request.options.fencing == "lease":
         etag = None if taken.standing is None else taken.standing.etag
         file_id = request.new_id.hex()
         terms = LeaseTerms(file_id, exclusive=True, strict=True, found=taken.found, standing=etag)
