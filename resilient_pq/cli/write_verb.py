@@ -53,9 +53,7 @@ def write(
         str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
     ] = "zstd",
     compression_level: Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")] = None,
-    row_group_rows: Annotated[
-        int | None, typer.Option(metavar="ROWS", help="InputRows that close a row group.")
-    ] = None,
+    row_group_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="Rows that close a row group.")] = None,
     row_group_bytes: Annotated[
         int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
     ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument

@@ -27,6 +27,7 @@ import pyarrow.csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trevni_bytes import write_trevni
 
 from resilient_pq import sync as rpq
 from resilient_pq.cli.input import text_readers
@@ -195,7 +196,7 @@ def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
     (sources / "flipped.parquet").write_bytes(whole[:200_000] + bytes([whole[200_000] ^ 1]) + whole[200_001:])
     (sources / "torn.parquet").write_bytes(whole[: len(whole) * 2 // 3])
     if verb[0] == "convert" and not (sources / "rows.trv").exists():
-        rpq.write_trevni(sources / "rows.trv", {"text": [hashlib.sha256(b"%d" % i).hexdigest() for i in range(5_000)]})
+        write_trevni(sources / "rows.trv", {"text": [hashlib.sha256(b"%d" % i).hexdigest() for i in range(5_000)]})
     if verb[0] == "metadata" and not (sources / "files").exists():
         (sources / "files").mkdir()
         for number in range(100):  # so that their summary is longer than a file may be

@@ -66,7 +66,7 @@ def test_nothing_of_it_in_a_pipe(rpq_process: Run, torn: Path, sound: Path) -> N
 def test_a_bar_on_stderr_where_it_takes_long(rpq_command: list[str], torn: Path) -> None:
     code = (
         "import sys\n"
-        "from resilient_pq.cli import render\n"
+        "from resilient_pq.cli.output import render\n"
         "from resilient_pq.cli.main import run\n"
         "render._FIRST_SHOWN = render._SHOWN_EVERY = -1\n"
         f"sys.exit(run(['check', {str(torn)!r}]))\n"
