@@ -31,7 +31,7 @@ from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.shell_commands import command
 from resilient_pq.trevni.blocks.row_windows import needed_columns
 from resilient_pq.trevni.blocks.trevni_metadata import text_metadata
-from resilient_pq.trevni.trevni_source import KeptRows, RowStream, Source, given_schema, open_source
+from resilient_pq.trevni.trevni_source import KeptRows, RowStream, TrevniSource, given_schema, open_source
 from resilient_pq.units import MiB
 from resilient_pq.writer.creation import Creation, create
 from resilient_pq.writer.file_writer import Writer
@@ -147,7 +147,7 @@ async def convert(
             return conversion.report(Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
 
 
-def _selected(source: Source, columns: Sequence[str] | None) -> tuple[tuple[Selection, ...], Schema]:
+def _selected(source: TrevniSource, columns: Sequence[str] | None) -> tuple[tuple[Selection, ...], Schema]:
     """The columns wanted, and the schema of the output."""
     whole = source.layout.schema
     selected = tuple(whole.select(columns))
@@ -161,7 +161,7 @@ def _selected(source: Source, columns: Sequence[str] | None) -> tuple[tuple[Sele
 
 async def _understood(
     store: ReadStore, key: str, schema: Schema | None, options: ReadOptions, policy: OnDamage
-) -> Source:
+) -> TrevniSource:
     """The file, its header and its tables read."""
     try:
         return await open_source(store, key, schema=schema, options=options)
@@ -187,7 +187,7 @@ async def _understood(
 class _Conversion:
     """What is converted, and what its report says."""
 
-    source: Source
+    source: TrevniSource
     stream: RowStream
     schema: Schema
     verify: bool

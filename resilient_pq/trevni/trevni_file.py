@@ -26,7 +26,7 @@ from resilient_pq.trevni.trevni_source import (
     BATCH_ROWS,
     KeptRows,
     RowStream,
-    Source,
+    TrevniSource,
     given_schema,
     open_source,
 )
@@ -39,7 +39,7 @@ class TrevniFile:
         url: What is read.
     """
 
-    def __init__(self, source: Source, how: ReadSettings, held: AsyncExitStack) -> None:
+    def __init__(self, source: TrevniSource, how: ReadSettings, held: AsyncExitStack) -> None:
         """Use `open_trevni` instead."""
         self.url = source.url
         self._source = source

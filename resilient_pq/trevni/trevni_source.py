@@ -24,7 +24,7 @@ from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.trevni.blocks import avro_schema, column_names, dremel, record_shape
 from resilient_pq.trevni.blocks.block_levels import read_block
 from resilient_pq.trevni.blocks.column_reader import Loss
-from resilient_pq.trevni.blocks.file_header import BlockTable, Header, NeedBytes, read_block_table, read_header
+from resilient_pq.trevni.blocks.file_header import BlockTable, Header, NeedMoreBytes, read_block_table, read_header
 from resilient_pq.trevni.blocks.record_shape import Layout
 from resilient_pq.trevni.blocks.row_windows import RowReader, Window, WindowRows, needed_columns, placed_rows
 from resilient_pq.trevni.blocks.trevni_metadata import AVRO_SCHEMA
@@ -41,7 +41,7 @@ _MOST_HEADER_BYTES: Final = 256 * MiB
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TrevniSource:
     """A file whose header is understood: its bytes, the tables of its blocks or what is wrong with them, its records.
 
     `tail` says which version of it is read, and what lies in it costs no request; `notes` are odd and cost no rows.
@@ -76,7 +76,7 @@ def given_schema(schema: Schema | str | None) -> Schema | None:
     return schema
 
 
-async def open_source(store: ReadStore, key: str, *, schema: Schema | None, options: ReadOptions) -> Source:
+async def open_source(store: ReadStore, key: str, *, schema: Schema | None, options: ReadOptions) -> TrevniSource:
     """Read the header of a file and the tables of its blocks."""
     tail = await store.read_tail(key, _OPENING_BYTES)
     try:
@@ -91,7 +91,7 @@ async def open_source(store: ReadStore, key: str, *, schema: Schema | None, opti
     for position, table in tables.items():
         if isinstance(table, BlockTable) and not table.column.max_repetition_level:
             tables[position] = _checked(table, num_rows)
-    return Source(store, tail, store.url_of(key), header, tables, layout, num_rows, tuple(notes), options)
+    return TrevniSource(store, tail, store.url_of(key), header, tables, layout, num_rows, tuple(notes), options)
 
 
 def _layout_of(header: Header, schema: Schema | None) -> tuple[Layout, str | None]:
@@ -121,7 +121,7 @@ async def _read_header(store: ReadStore, info: ObjectInfo, data: memoryview | No
     data = memoryview(b"") if data is None else data
     if not data and info.size:
         data = memoryview(await store.read_range(info.key, 0, min(info.size, _OPENING_BYTES), pin=info))
-    while isinstance(found := read_header(data, info.size), NeedBytes):
+    while isinstance(found := read_header(data, info.size), NeedMoreBytes):
         if found.end > _MOST_HEADER_BYTES:
             raise UnsupportedError(f"the header has more than {_MOST_HEADER_BYTES:,} bytes")
         data = memoryview(b"".join([data, await store.read_range(info.key, len(data), found.end, pin=info)]))
@@ -143,7 +143,7 @@ async def _read_tables(
             async for index, data in arriving:
                 position = positions[index]
                 found = _table_in(data, ranges[index].start, header, position, size)
-                if isinstance(found, NeedBytes):
+                if isinstance(found, NeedMoreBytes):
                     following[position] = found.end
                 elif isinstance(found, FormatError) and position in again:
                     again.discard(position)
@@ -156,7 +156,7 @@ async def _read_tables(
 
 def _table_in(
     data: memoryview, offset: int, header: Header, position: int, size: int
-) -> BlockTable | FormatError | NeedBytes:
+) -> BlockTable | FormatError | NeedMoreBytes:
     if len(data) > _MOST_HEADER_BYTES:
         return FormatError(f"the table of blocks has more than {_MOST_HEADER_BYTES:,} bytes")
     try:
@@ -224,7 +224,7 @@ class RowStream:
 
     def __init__(
         self,
-        source: Source,
+        source: TrevniSource,
         selected: Sequence[Selection],
         on_damage: OnDamage,
         *,

@@ -33,7 +33,7 @@ Pieces = AsyncGenerator[tuple[Any, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class DemoStream:
     """Rows, to be taken once.
 
     Attributes:
@@ -60,12 +60,12 @@ class DemoRows:
     input: str | None = None
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Stream]:
+    async def open(self) -> AsyncIterator[DemoStream]:
         """The rows from the first on; every call gives the same."""
         if self.input is None:
             flights = Flights(self.num_rows, self.seed)
             async with aclosing(_generated(flights)) as pieces:
-                yield Stream(flights.schema, pieces)
+                yield DemoStream(flights.schema, pieces)
             return
         size = await asyncio.to_thread(_size, self.input)
         block_bytes = min(max(size // PIECES, _MIN_BLOCK_BYTES), BLOCK_BYTES)
@@ -73,7 +73,7 @@ class DemoRows:
             open_rows(self.input, block_bytes=block_bytes) as rows,
             aclosing(_in_pieces(rows.batches)) as pieces,
         ):
-            yield Stream(rows.schema, pieces)
+            yield DemoStream(rows.schema, pieces)
 
 
 async def _generated(flights: Flights) -> Pieces:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from resilient_pq.cli.ledger.page import ledger_page
+from resilient_pq.cli.ledger.html_page import ledger_page
 from resilient_pq.io.os_errors import explained
 from resilient_pq.recovery.report import Report
 

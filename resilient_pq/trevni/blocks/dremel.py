@@ -14,7 +14,7 @@ from typing import Final
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
-from resilient_pq.trevni.blocks.record_shape import LEAF_TYPES, MAX_DEPTH, Layout, Source
+from resilient_pq.trevni.blocks.record_shape import LEAF_TYPES, MAX_DEPTH, Layout, LeafSource
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata
 
 _HINT: Final = "pass a schema with these columns: schema=, or --schema"
@@ -39,7 +39,7 @@ def layout_of(columns: Sequence[ColumnMetadata], schema: Schema | None) -> Layou
     else:
         order = list(range(len(columns)))
         _check(schema, columns)
-    return Layout(schema, tuple(Source(position) for position in order))
+    return Layout(schema, tuple(LeafSource(position) for position in order))
 
 
 def _check(schema: Schema, columns: Sequence[ColumnMetadata]) -> None:

@@ -43,7 +43,7 @@ class Version(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NeedBytes:
+class NeedMoreBytes:
     """More of the file is needed than was at hand: up to `end`, which may not suffice either."""
 
     end: int
@@ -101,13 +101,13 @@ class BlockTable:
             return np.frombuffer(data, np.uint8), verified
 
 
-def read_header(data: memoryview, size: int) -> Header | NeedBytes:
+def read_header(data: memoryview, size: int) -> Header | NeedMoreBytes:
     """The header of a file, of its beginning and its size."""
     try:
         return _read_header(data, size)
     except (IndexError, struct.error):
         if len(data) < size:
-            return NeedBytes(min(max(2 * len(data), _LEAST_READ), size))
+            return NeedMoreBytes(min(max(2 * len(data), _LEAST_READ), size))
         raise TornFileError(f"the file ends after {size:,} bytes, within its header") from None
     except EncodingError as error:
         raise FormatError(f"the header does not parse: {error.message}") from error
@@ -178,7 +178,9 @@ def _check_parents(columns: Sequence[ColumnMetadata]) -> None:
         seen[column.name] = column
 
 
-def read_block_table(data: memoryview, offset: int, header: Header, position: int, size: int) -> BlockTable | NeedBytes:
+def read_block_table(
+    data: memoryview, offset: int, header: Header, position: int, size: int
+) -> BlockTable | NeedMoreBytes:
     """Where the blocks of a column lie, of bytes that begin at `offset` of the file, before or at the table."""
     column, start = header.columns[position], header.starts[position]
     if not header.size <= start <= size - _COUNT:
@@ -188,7 +190,7 @@ def read_block_table(data: memoryview, offset: int, header: Header, position: in
     except (IndexError, struct.error):
         end = offset + len(data)
         if end < size:
-            return NeedBytes(min(max(end + len(data), start + _LEAST_READ), size))
+            return NeedMoreBytes(min(max(end + len(data), start + _LEAST_READ), size))
         raise TornFileError("the file ends within the table of the column's blocks", where=column.where) from None
     except EncodingError as error:
         raise FormatError(f"the table of blocks does not parse: {error.message}", where=column.where) from error

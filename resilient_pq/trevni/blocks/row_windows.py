@@ -26,7 +26,7 @@ from resilient_pq.trevni.blocks.column_reader import (
     TooManyElementsError,
 )
 from resilient_pq.trevni.blocks.file_header import BlockTable, Header
-from resilient_pq.trevni.blocks.record_shape import Layout, Source
+from resilient_pq.trevni.blocks.record_shape import Layout, LeafSource
 from resilient_pq.trevni.blocks.schema_leaves import Taken, conversion, leaf_data
 
 
@@ -286,7 +286,7 @@ class RowReader:
         return WindowRows(window.start, num_rows, leaves, losses)
 
 
-def needed_columns(sources: Iterable[Source]) -> list[int]:
+def needed_columns(sources: Iterable[LeafSource]) -> list[int]:
     """The columns that leaves need, in the order of the file, in which each follows those whose elements it lies in."""
     return sorted({column for source in sources for column in source.columns})
 

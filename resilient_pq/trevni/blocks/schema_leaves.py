@@ -15,7 +15,7 @@ from resilient_pq.format.levels import Optional, Repeated, shred
 from resilient_pq.format.levels import Step as LevelStep
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Values
 from resilient_pq.format.schema_tree import Leaf
-from resilient_pq.trevni.blocks.record_shape import Source
+from resilient_pq.trevni.blocks.record_shape import LeafSource
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, ValueType
 
 #: What makes the values of a leaf of those of a column.
@@ -32,7 +32,7 @@ class Taken:
     data: LeafData | None = None
 
 
-def leaf_data(source: Source, taken: Mapping[int, Taken], num_rows: int) -> LeafData:
+def leaf_data(source: LeafSource, taken: Mapping[int, Taken], num_rows: int) -> LeafData:
     """The levels and values of a leaf: lengths of arrays one in the other are what `shred` wants of steps."""
     own = None if source.column is None else taken[source.column]
     if own is not None and own.data is not None:
@@ -94,7 +94,7 @@ def _checked_text(values: Values) -> Values:
     return values
 
 
-def conversion(leaf: Leaf, source: Source, column: ColumnMetadata) -> Convert | None:
+def conversion(leaf: Leaf, source: LeafSource, column: ColumnMetadata) -> Convert | None:
     """What makes the values of a leaf, or an EncodingError, of those of a column; None where they are the same.
 
     Text of the draft's dialect is not looked at: what Impala takes for strings is any bytes.

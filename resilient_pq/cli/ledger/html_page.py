@@ -14,9 +14,9 @@ from datetime import datetime
 from importlib.resources import files
 
 from resilient_pq.cli.ledger.account import harmed, headline, lost_rows, share
+from resilient_pq.cli.ledger.html_bytes import bytes_section, damaged_bytes
+from resilient_pq.cli.ledger.html_map import identifiers, map_section, page_grid
 from resilient_pq.cli.ledger.markup import MAX_LINES, command, lines, table, text
-from resilient_pq.cli.ledger.page_bytes import bytes_section, damaged_bytes
-from resilient_pq.cli.ledger.page_map import identifiers, map_section, page_grid
 from resilient_pq.cli.output.wording import in_units
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState
 from resilient_pq.recovery.report import Finding, Report
