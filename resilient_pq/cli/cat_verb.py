@@ -10,9 +10,9 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, text_rows
+from resilient_pq.cli.output import reports, text_rows
 from resilient_pq.cli.output.output_streams import write_text
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, StorageOptions, Url, split_names, storage
 from resilient_pq.errors import Where, located
@@ -73,7 +73,7 @@ def cat(
                 error.hint = "--on-damage drop prints the rows that are left"
             raise
         finally:
-            render.lost_while_reading(output, lost)
+            reports.show_lost_rows(output, lost)
         return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
     return run_verb(NAME, work, as_json=as_json, urls=[url], reached=reached)
@@ -94,7 +94,7 @@ async def _cat(
                 records += [text_rows.plain(record) for record in text_rows.records_of(batch)]
             rest = {"records": records, "lost": [region.to_json() for region in lost]}
             outcome = "partial" if lost else "read"
-            output.document(render.document(NAME, outcome, rows=len(records), url=file.url, **rest))
+            output.document(base_document(NAME, outcome, rows=len(records), url=file.url, **rest))
             return
         if form == "csv":
             with located(Where(key=file.url)):

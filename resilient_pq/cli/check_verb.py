@@ -8,8 +8,8 @@ from resilient_pq.bulk.scope import names_pattern
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output import reports, wording
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.io.location import is_web, shown, without_query
@@ -68,7 +68,7 @@ async def _check(output: Output, url: str, reached: Storage) -> int:
             storage_options=reached.options,
             progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
         )
-    render.checked(output, reached.lead_to(report))
+    reports.show_check(output, reached.lead_to(report))
     return report.exit_code
 
 

@@ -8,8 +8,8 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output import reports, wording
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import (
     AsJson,
@@ -99,10 +99,10 @@ async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any], re
                 **asked,
             )
     except rpq.NothingToRecoverError as error:
-        render.converted(output, error.report)
+        reports.show_conversion(output, error.report)
         output.note(error.message, label="error")
         if error.hint is not None:
             output.note(error.hint, label="hint")
         return ExitCode.NOTHING
-    render.converted(output, reached.lead_to(report))
+    reports.show_conversion(output, reached.lead_to(report))
     return report.exit_code

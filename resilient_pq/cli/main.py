@@ -17,7 +17,7 @@ from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.inspect import inspect_verb
 from resilient_pq.cli.interrupts import leave_when_interrupted
 from resilient_pq.cli.output.output_streams import OutputClosedError, cannot_write, hold_numbers, write_text
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.errors import StoreError
 from resilient_pq.io.location import scrubbed
 from resilient_pq.version import __version__

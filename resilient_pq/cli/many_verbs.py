@@ -14,8 +14,9 @@ import resilient_pq as rpq
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
 from resilient_pq.bulk.run_listing import is_folder, names_many
 from resilient_pq.bulk.task import RunFile, run_here
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Meter, Output
+from resilient_pq.cli.output import reports, wording
+from resilient_pq.cli.output.progress_bar import Meter
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.shared_options import Storage
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import Stores
@@ -210,7 +211,7 @@ async def told(
 def _so_far(output: Output, results: rpq.FileResults) -> None:
     """The table of a run that ends before its last file."""
     if results.summary.num_files:
-        render.summarised(output, results.summary)
+        reports.show_run_summary(output, results.summary)
 
 
 def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:
@@ -245,7 +246,7 @@ def ended(
         following: The commands to run next.
         more: What the document has besides.
     """
-    render.summarised(output, summary)
+    reports.show_run_summary(output, summary)
     output.next(*following)
     url = " ".join(map(shown, urls))
     document: dict[str, Any] = summary.to_json() | {"url": url, "next": [list(command) for command in following]}

@@ -8,8 +8,8 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.shell_commands import command
@@ -63,7 +63,7 @@ async def _metadata(output: Output, folder: str, overwrite: bool, reached: Stora
         output.line("written", written.common_url)
     next_command = reached.command(command("check", written.url))
     output.next(next_command)
-    document = render.document(NAME, "written", rows=written.num_rows, url=written.url)
+    document = base_document(NAME, "written", rows=written.num_rows, url=written.url)
     document |= {
         "next": [list(next_command)],
         "common_url": written.common_url,

@@ -13,7 +13,7 @@ from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
 from resilient_pq.cli.output.output_streams import OutputClosedError
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.shared_options import Storage
 from resilient_pq.errors import OutOfMemoryError, ResilientPQError
 

@@ -12,8 +12,8 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.input.input_rows import InputRows, open_rows
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import (
     AsJson,
@@ -216,7 +216,7 @@ async def _write_dataset(
     partitions = wording.counted(len({file.partition for file in published}), "partition")
     output.line("", f"{wording.in_bytes(size)}, {partitions}, {wording.durations(time.monotonic() - began)}")
     output.document(
-        render.document(
+        base_document(
             NAME,
             "written",
             rows=num_rows,
@@ -251,7 +251,7 @@ def _report(output: Output, file: rpq.File, reached: Storage, seconds: float, re
     following = reached.command(command("check", file.url))
     output.next(following)
     output.document(
-        render.document(
+        base_document(
             NAME,
             "written",
             rows=file.num_rows,

@@ -31,6 +31,9 @@ from trevni_bytes import write_trevni
 
 from resilient_pq import sync as rpq
 from resilient_pq.cli.input import text_readers
+from resilient_pq.cli.input.input_rows import read_stdin
+from resilient_pq.cli.input.input_stream import InputStream, StoppableFile
+from resilient_pq.cli.input.text_readers import TextOptions, read_csv, read_json_lines
 
 Signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 NUM_ROWS = 400_000
@@ -303,12 +306,12 @@ def test_no_file_takes_the_number_of_a_closed_stream(sound: Path, rpq_command: l
 
 def test_a_read_that_waits_is_stopped() -> None:
     begin, end = os.pipe()
-    file = text_readers.StoppableFile(begin)
+    file = StoppableFile(begin)
     found: list[object] = []
 
     def read() -> None:
         try:
-            found.append(io.BufferedReader(text_readers.InputStream(file)).read(10))
+            found.append(io.BufferedReader(InputStream(file)).read(10))
         except OSError as error:
             found.append(error)
 
@@ -337,9 +340,9 @@ def test_csv_is_what_pyarrow_makes_of_it(rows: list[list[str]], end: str, block_
     """Block by block as its own stream, whose types are those of the first block."""
     names = [f"column {number % 2}" for number in range(len(rows[0]) if rows else 2)]
     data = end.join([",".join(cells) for cells in [names, *rows]]).encode() + (end.encode() if ends else b"")
-    options = text_readers.TextOptions(block_bytes)
+    options = TextOptions(block_bytes)
     try:
-        found = list(text_readers.read_csv(text_readers.InputStream(io.BytesIO(data)), "a.csv", options))
+        found = list(read_csv(InputStream(io.BytesIO(data)), "a.csv", options))
     except rpq.FormatError:
         found = []
     try:
@@ -375,8 +378,8 @@ def test_lines_that_come_slowly_do_not_wait_for_a_block(
     seconds: float | None, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = Trickle(monkeypatch, [b'{"a": %d}\n' % number for number in range(10)])
-    options = text_readers.TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
-    schema, *tables = text_readers.read_json_lines(text_readers.InputStream(lines), "stdin", options)
+    options = TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
+    schema, *tables = read_json_lines(InputStream(lines), "stdin", options)
     assert [len(table) for table in tables] == blocks
     assert pa.concat_tables(tables)["a"].to_pylist() == list(range(10))
     assert schema == pa.schema([("a", pa.int64())])
@@ -395,9 +398,9 @@ def _arrow_stream() -> tuple[bytes, bytes]:
 @pytest.mark.parametrize(
     ("read", "first", "rest"),
     [
-        (text_readers.read_stdin, b'{"a": 1}\n{"a"', b": 2}\n"),
-        (text_readers.read_csv, b"a\n1\n2", b"\n"),
-        (text_readers.read_stdin, *_arrow_stream()),
+        (read_stdin, b'{"a": 1}\n{"a"', b": 2}\n"),
+        (read_csv, b"a\n1\n2", b"\n"),
+        (read_stdin, *_arrow_stream()),
     ],
     ids=["json", "csv", "arrow"],
 )
@@ -407,11 +410,11 @@ def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) 
     found: Queue[Any] = Queue()
 
     def run() -> None:
-        options = text_readers.TextOptions(1 << 20, (), 0.01)
-        for item in read(text_readers.InputStream(file), "stdin", options):
+        options = TextOptions(1 << 20, (), 0.01)
+        for item in read(InputStream(file), "stdin", options):
             found.put(item)
 
-    with text_readers.StoppableFile(begin) as file:
+    with StoppableFile(begin) as file:
         thread = threading.Thread(target=run)
         thread.start()
         os.write(end, first)
@@ -426,8 +429,8 @@ def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) 
 
 
 def test_a_header_that_comes_alone_tells_no_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = text_readers.InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
-    schema, *tables = text_readers.read_csv(lines, "a.csv", text_readers.TextOptions(1 << 20, (), 0.5))
+    lines = InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
+    schema, *tables = read_csv(lines, "a.csv", TextOptions(1 << 20, (), 0.5))
     assert schema == pa.schema([("a", pa.int64())])
     assert [table.to_pylist() for table in tables] == [[{"a": 1}, {"a": 2}]]
 

@@ -15,8 +15,7 @@ from resilient_pq.cli.demo.demo_kill import Job, Killed, Progress, kill_half_way
 from resilient_pq.cli.demo.demo_places import Place
 from resilient_pq.cli.demo.demo_rows import DemoRows, columns_to_compare, compare
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.output import render
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.output.wording import counted, durations, in_bytes
 from resilient_pq.errors import RecoveryError
 from resilient_pq.shell_commands import command
@@ -157,7 +156,7 @@ class Story:
         self.output.next(*following)
         self.output.document(
             report.to_json()
-            | render.document("demo", "held" if held else "broken", rows=kept)
+            | base_document("demo", "held" if held else "broken", rows=kept)
             | read
             | {
                 "findings": [finding.to_json() for finding in report.findings],

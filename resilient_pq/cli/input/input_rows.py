@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import resilient_pq as rpq
-from resilient_pq.cli.input import text_readers
+from resilient_pq.cli.input.arrow_readers import ARROW_FILE_MAGIC, CONTINUATION, read_arrow
 from resilient_pq.cli.input.background import in_background
-from resilient_pq.errors import UnsupportedError, Where
+from resilient_pq.cli.input.input_stream import InputStream, StoppableFile, take_bytes
+from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, TextOptions, read_csv, read_json_lines
+from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.resolve import refuse_mistyped
@@ -30,13 +32,13 @@ BLOCK_BYTES = 8 * MiB
 STDIN = "-"
 
 _READERS = {
-    ".csv": text_readers.read_csv,
-    ".jsonl": text_readers.read_json_lines,
-    ".ndjson": text_readers.read_json_lines,
-    ".arrow": text_readers.read_arrow,
-    ".arrows": text_readers.read_arrow,
-    ".feather": text_readers.read_arrow,
-    ".ipc": text_readers.read_arrow,
+    ".csv": read_csv,
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".arrow": read_arrow,
+    ".arrows": read_arrow,
+    ".feather": read_arrow,
+    ".ipc": read_arrow,
 }
 _TEXT = (".csv", ".jsonl", ".ndjson")
 _URL = re.compile(r"[a-z][a-z0-9+.\-]+(::|://)", re.IGNORECASE)
@@ -58,6 +60,26 @@ class InputRows:
     schema: Any
     batches: Batches
     metadata: dict[str, str] = field(default_factory=dict)
+
+
+def read_stdin(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
+    """An Arrow IPC stream or JSON lines, whichever comes."""
+    head = take_bytes(stream, len(ARROW_FILE_MAGIC))
+    text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    rest = InputStream(stream, head=head)
+    if head == ARROW_FILE_MAGIC or head.startswith(CONTINUATION):
+        yield from read_arrow(rest, name, text_options)
+        return
+    if text.startswith(b"{") or (head and not text):
+        yield from read_json_lines(rest, name, text_options)
+        return
+    if not head:
+        raise FormatError("nothing came", where=Where(key=name))
+    raise FormatError(
+        f"this is neither an Arrow IPC stream nor JSON lines: it begins with {head!r}",
+        where=Where(key=name, offset=0),
+        hint="name a file, whose ending tells what is in it",
+    )
 
 
 @asynccontextmanager
@@ -86,11 +108,11 @@ async def open_rows(
     """
     ending = os.path.splitext(src)[1].lower()
     if src == STDIN or (ending in _READERS and not _URL.match(src)):
-        read = text_readers.read_stdin if src == STDIN else _READERS[ending]
+        read = read_stdin if src == STDIN else _READERS[ending]
         file = _opened(src)
-        counted, size = text_readers.InputStream(file), os.fstat(file.fileno()).st_size
+        counted, size = InputStream(file), os.fstat(file.fileno()).st_size
         name = "stdin" if src == STDIN else src
-        text_options = text_readers.TextOptions(block_bytes, as_written, block_seconds or math.inf)
+        text_options = TextOptions(block_bytes, as_written, block_seconds or math.inf)
         items = in_background(_items(file, read(counted, name, text_options)), file.stop)
         async with aclosing(items):
             schema = await anext(items)
@@ -109,15 +131,15 @@ async def open_rows(
         raise UnsupportedError(what, where=Where(key=shown(src)), hint=f"local files may end in {known}")
 
 
-def _opened(src: str) -> text_readers.StoppableFile:
+def _opened(src: str) -> StoppableFile:
     refuse_mistyped(src)
     with explained("cannot read", "stdin" if src == STDIN else src):
         if src != STDIN:
-            return text_readers.StoppableFile(src)
+            return StoppableFile(src)
         if sys.stdin is None:  # its number may be that of another file now
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         # A copy of the descriptor: Python's own outlives us.
-        return text_readers.StoppableFile(os.dup(0))
+        return StoppableFile(os.dup(0))
 
 
 def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
@@ -126,9 +148,7 @@ def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
         yield from items
 
 
-async def _counted(
-    blocks: AsyncGenerator[Any, None], counted: text_readers.InputStream, size: int, at_most: int
-) -> Batches:
+async def _counted(blocks: AsyncGenerator[Any, None], counted: InputStream, size: int, at_most: int) -> Batches:
     """The blocks, each with the share read by then; a pipe has no size.
 
     Readers read ahead, so the share is also no more than blocks of `at_most` bytes make.

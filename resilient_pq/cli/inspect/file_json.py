@@ -10,7 +10,7 @@ from typing import Any
 import resilient_pq as rpq
 from resilient_pq.cli.inspect import footer_facts
 from resilient_pq.cli.inspect.footer_facts import PageFacts
-from resilient_pq.cli.output import render
+from resilient_pq.cli.output.verb_output import base_document
 from resilient_pq.errors import SchemaError, Where, located
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.reader.read_plan import chunk_read
@@ -60,7 +60,7 @@ def document_of(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] |
         sections: What is asked for besides.
         pages: The pages that are asked for; None where none are.
     """
-    document = render.document("inspect", "read", rows=file.num_rows, url=file.url)
+    document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
     document |= footer_facts.summary_of(file.contents, file.info.size)
     document["schema"] = str(file.schema)
     document["columns"] = [asdict(column) for column in footer_facts.columns_of(file.contents)]

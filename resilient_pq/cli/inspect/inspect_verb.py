@@ -17,7 +17,7 @@ from resilient_pq.cli.inspect.footer_facts import ChunkFacts, ColumnFacts, PageF
 from resilient_pq.cli.inspect.inspect_many import inspect_many
 from resilient_pq.cli.many_verbs import MaxFiles, Urls
 from resilient_pq.cli.output import wording
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.errors import FormatError, Where, located

@@ -10,8 +10,7 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import (
     AsJson,
@@ -88,7 +87,7 @@ async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
             if not dropped:
                 old = described.age(wishes.older_than)
                 output.line("nothing", f"no such upload was begun {old} ago or earlier; none was dropped")
-    document = render.document(NAME, "aborted", url=shown(wishes.url))
+    document = base_document(NAME, "aborted", url=shown(wishes.url))
     document["uploads"] = [described.as_json(upload) for upload in dropped]
     output.document(document)
     return ExitCode.SOUND

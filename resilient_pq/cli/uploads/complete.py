@@ -11,8 +11,8 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import (
     AsJson,
@@ -132,7 +132,7 @@ async def _complete_many(output: Output, wishes: _Wishes, older_than: timedelta,
                 _say(output, done, reached)
     if not found:
         output.line("nothing", f"no such upload was begun {described.age(older_than)} ago or earlier")
-    document = render.document(NAME, "completed", url=shown(wishes.url))
+    document = base_document(NAME, "completed", url=shown(wishes.url))
     document |= {"uploads_completed": len(found) - num_errors, "uploads_not_completed": num_errors}
     output.document(document)
     return code
@@ -162,7 +162,7 @@ def _say(output: Output, done: rpq.CompletedUpload, reached: Storage) -> None:
         output.line("dropped", f"{wording.in_bytes(done.bytes_dropped)} in parts behind these")
     following = [reached.command(command) for command in done.next]
     output.next(*following)
-    document = render.document(NAME, "completed", rows=done.num_rows, url=done.url)
+    document = base_document(NAME, "completed", rows=done.num_rows, url=done.url)
     document |= {
         "next": [list(command) for command in following],
         "upload_id": done.upload_id,

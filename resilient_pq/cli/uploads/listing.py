@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import (
     AsJson,
@@ -75,7 +74,7 @@ async def _list(output: Output, url: str, older_than: timedelta | None, log: str
         for upload in found[:1]
     ]
     output.next(*following)
-    document = render.document(NAME, "read", url=shown(url))
+    document = base_document(NAME, "read", url=shown(url))
     document |= {
         "next": [list(command) for command in following],
         "uploads": [described.as_json(upload) for upload in found],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import (
     AsJson,
@@ -70,7 +70,7 @@ async def _resume_info(output: Output, url: str, upload_id: str | None, log: str
     following = [reached.command(command) for command in _next(info)]
     output.next(*following)
     found = bool(info.uploads) or info.object is not None
-    document = render.document(NAME, "read" if found else "nothing", rows=info.num_rows, url=info.url)
+    document = base_document(NAME, "read" if found else "nothing", rows=info.num_rows, url=info.url)
     document |= {
         "next": [list(command) for command in following],
         "uploads": [described.as_json(upload) for upload in info.uploads],
