@@ -1,4 +1,4 @@
-"""What became of many files together: counted, and the worst of them kept by name. Pure."""
+"""The summary of a run: numbers of files and rows, and the worst files. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from resilient_pq.bulk.file_result import FileResult
-from resilient_pq.recovery.report import SCHEMA_VERSION
+from resilient_pq.recovery.report import SCHEMA_VERSION, Report
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 
-#: Files that a summary names, at most: the worst.
+#: Files that a summary names, at most.
 MAX_WORST = 100
-#: A message in a summary is no longer than this.
+#: Characters of a message in a summary, at most.
 _MAX_MESSAGE = 500
 
 
@@ -57,23 +57,17 @@ class FileEntry:
         if report is None:
             facts = result.facts or {}
             return cls(result.url, result.outcome, 0, facts.get("rows"), None, 0, facts.get("size", 0), None)
-        costly = [finding.message for finding in report.findings if finding.costs_rows]
-        messages = costly[:1] or [finding.message for finding in report.findings[:1]]
-        if report.schema_from is not None:  # who reads only this is to know whose names the columns have
-            messages += [each.message for each in report.findings if report.schema_from in each.message]
-        message = None if result.is_sound else "; ".join(dict.fromkeys(messages)) or None
         kept = report.kept
-        outputs = () if kept is None else tuple(kept.outputs.values())
         return cls(
             result.url,
             result.outcome,
             result.exit_code,
             report.num_rows,
             None if kept is None else kept.rows_lost,
-            len(costly),
+            sum(finding.costs_rows for finding in report.findings),
             report.size,
-            None if message is None else message[:_MAX_MESSAGE],
-            None if kept is None else kept.output or next(iter(outputs), None),
+            None if result.is_sound else _first_message(report),
+            None if kept is None else kept.output or next(iter(kept.outputs.values()), None),
             report.pages_verified,
             report.pages_decoded,
         )
@@ -99,6 +93,15 @@ class FileEntry:
     def badness(self) -> tuple[int, int, int, str]:
         """The worst sorts first: by exit status, by rows lost, by findings, and then by name."""
         return -self.exit_code, -(self.rows_lost or 0), -self.num_findings, self.url
+
+
+def _first_message(report: Report) -> str | None:
+    """The first finding, one that costs rows if there is any, and the findings that name the source of the schema."""
+    costly = [finding.message for finding in report.findings if finding.costs_rows]
+    messages = costly[:1] or [finding.message for finding in report.findings[:1]]
+    if report.schema_from is not None:
+        messages += [each.message for each in report.findings if report.schema_from in each.message]
+    return "; ".join(dict.fromkeys(messages))[:_MAX_MESSAGE] or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class RunSummary:
 
 
 class Tally:
-    """A summary that grows; its size does not depend on the number of files."""
+    """Counts files; its size does not depend on their number."""
 
     def __init__(self, verb: str) -> None:
         """Begin with no file."""

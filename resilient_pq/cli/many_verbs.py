@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 import resilient_pq as rpq
+from resilient_pq.bulk.file_task import RunFile, run_here
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
 from resilient_pq.bulk.run_listing import is_folder, names_many
-from resilient_pq.bulk.task import RunFile, run_here
 from resilient_pq.cli.output import reports, wording
 from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.bulk.task import FileTask, run_here
+from resilient_pq.bulk.file_task import FileTask, run_here
 from resilient_pq.cli import check_verb, many_verbs
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.errors import StoreError

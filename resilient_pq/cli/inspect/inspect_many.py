@@ -9,8 +9,8 @@ from typing import Any
 
 import resilient_pq as rpq
 from resilient_pq.bulk.file_result import FileError
+from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.many_files import each_of_many
-from resilient_pq.bulk.task import FileTask
 from resilient_pq.cli import many_verbs
 from resilient_pq.cli.inspect.file_json import Sections, document_of, pages_of_column
 from resilient_pq.cli.many_verbs import ManyOptions
