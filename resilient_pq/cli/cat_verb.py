@@ -13,8 +13,8 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import reports, text_rows
 from resilient_pq.cli.output.output_streams import write_text
 from resilient_pq.cli.output.verb_output import Output, base_document
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, StorageOptions, Url, split_names, storage
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import Url, split_names
 from resilient_pq.errors import Where, located
 
 NAME = "cat"
@@ -28,7 +28,9 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def cat(
+    run: RunWork,
     url: Url,
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")] = None,
     head: Annotated[int | None, typer.Option(min=0, metavar="N", help="The first N rows only.")] = None,
@@ -43,10 +45,6 @@ def cat(
             " null prints null where the column may be null, and leaves them out elsewhere.",
         ),
     ] = "raise",
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Print rows as JSON lines or CSV.
 
@@ -61,12 +59,13 @@ def cat(
     With --on-damage, what is lost is told on stderr, and under "lost" with --json; `rpq recover` keeps what is left.
     """
     names = split_names(columns)
-    reached = storage(endpoint_url, storage_option, retry_for)
 
     async def work(output: Output) -> int:
         lost: list[rpq.LostRegion] = []
         try:
-            async with rpq.open(url, on_damage=on_damage, on_lost=lost.append, storage_options=reached.options) as file:
+            async with rpq.open(
+                url, on_damage=on_damage, on_lost=lost.append, storage_options=output.reached.options
+            ) as file:
                 await _cat(output, file, names, head, form, lost)
         except rpq.FormatError as error:
             if on_damage == "raise" and error.where.row_group is not None and error.hint is None:
@@ -76,7 +75,7 @@ def cat(
             reports.show_lost_rows(output, lost)
         return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
-    return run_verb(NAME, work, as_json=as_json, urls=[url], reached=reached)
+    return run(work, [url])
 
 
 async def _cat(

@@ -10,8 +10,7 @@ from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
 from resilient_pq.cli.output import reports, wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
+from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.io.location import is_web, shown, without_query
 from resilient_pq.shell_commands import command
 
@@ -26,16 +25,14 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def check(
+    run: RunWork,
     urls: Urls,
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
     workers_timeout: WorkersTimeout = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Find damage, and print what to run next.
 
@@ -46,53 +43,52 @@ def check(
     with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and
     --json prints a document for each file as a line, and one of all as the last.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
     options = ManyOptions(resume, max_files, scheduler, workers_timeout)
 
     async def work(output: Output) -> int:
         return await many.one_or_many(
             urls,
-            reached,
-            one=lambda: _check(output, urls[0], reached),
-            many=lambda: _check_many(output, urls, options, reached),
+            output.reached,
+            one=lambda: _check(output, urls[0]),
+            many=lambda: _check_many(output, urls, options),
             surely_many=resume is not None or scheduler is not None,
         )
 
-    return run_verb(NAME, work, as_json=as_json, urls=urls, reached=reached)
+    return run(work, urls)
 
 
-async def _check(output: Output, url: str, reached: Storage) -> int:
+async def _check(output: Output, url: str) -> int:
     with output.progress("checking") as meter:
         report = await rpq.check(
             url,
-            storage_options=reached.options,
+            storage_options=output.reached.options,
             progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
         )
-    reports.show_check(output, reached.lead_to(report))
+    reports.show_check(output, output.reached.lead_to(report))
     return report.exit_code
 
 
-async def _check_many(output: Output, urls: list[str], options: ManyOptions, reached: Storage) -> int:
+async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> int:
     more_to_be_had = False
 
     def look(result: rpq.FileResult) -> None:
         nonlocal more_to_be_had  # of what a recovery made there is not
         more_to_be_had |= result.report is not None and bool(result.report.next)
 
-    async with many.doing(options, reached) as doing:
+    async with many.doing(options, output.reached) as doing:
         with output.progress("checking") as meter:
             named = [doing.named(url) for url in urls]
             results = rpq.check_many(
                 named[0] if len(urls) == 1 else named,
                 max_files=doing.max_files,
                 resume=options.resume,
-                storage_options=reached.options,
+                storage_options=output.reached.options,
                 progress=many.shown_on(meter),
                 run=doing.run,
             )
-            summary = await many.told(output, results, reached, options, each=look)
+            summary = await many.told(output, results, options, each=look)
     more_to_be_had |= bool(summary.outcomes.get("damaged"))  # in an earlier run
-    following = [reached.command(recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
+    following = [output.reached.command(recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
     return many.ended(output, summary, urls, following)
 
 

@@ -1,4 +1,4 @@
-"""What verbs share that take a folder, a prefix or a pattern: whether it is one, and how such a run is told."""
+"""Verbs that take many files: their options, and the output of a run."""
 
 from __future__ import annotations
 
@@ -105,13 +105,7 @@ class Doing:
 
 @asynccontextmanager
 async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = None) -> AsyncIterator[Doing]:
-    """Whoever is to do many files: this process, or the workers of a scheduler.
-
-    Args:
-        options: What is wanted.
-        reached: How stores are reached.
-        dst: The folder of the outputs, where there are some.
-    """
+    """The worker of a run: this process, or the workers of a scheduler; `dst` is the folder of the outputs."""
     if options.scheduler is None:
         yield Doing(run_here, options.max_files or DEFAULT_MAX_FILES, str)
         return
@@ -140,15 +134,7 @@ async def one_or_many(
     many: Callable[[], Awaitable[int]],
     surely_many: bool = False,
 ) -> int:
-    """The exit code of a verb, for the file that is named, or for many.
-
-    Args:
-        urls: What is named.
-        reached: How.
-        one: Does it with one file.
-        many: Does it with many.
-        surely_many: Whether there are many whatever their names look like.
-    """
+    """Run a verb for one file, or for many: several URLs, a folder, a pattern, a prefix, or `surely_many`."""
     if surely_many or len(urls) > 1 or names_many(urls[0]):
         return await many()
     try:
@@ -173,25 +159,16 @@ async def _is_prefix(url: str, reached: Storage) -> bool:
 async def told(
     output: Output,
     results: rpq.FileResults,
-    reached: Storage,
     options: ManyOptions,
     *,
     each: Callable[[rpq.FileResult], None] | None = None,
 ) -> rpq.RunSummary:
-    """Do all files: a JSON document for each as a line, where JSON is wanted.
-
-    Args:
-        output: Where it is told.
-        results: What is to be done.
-        reached: How.
-        options: How it was begun, for whoever has to begin it again.
-        each: Called with each result.
-    """
+    """Do all files, and print a JSON document for each, if JSON is wanted; `each` is called with each result."""
     output.as_lines = True
     try:
         async with results:
             async for result in results:
-                output.document(_leading(result, reached).to_json())
+                output.document(_leading(result, output.reached).to_json())
                 if each is not None:
                     each(result)
     except ResilientPQError:
@@ -237,15 +214,7 @@ def ended(
     following: Sequence[Sequence[str]] = (),
     more: Mapping[str, Any] | None = None,
 ) -> int:
-    """Tell the summary, and give the exit code.
-
-    Args:
-        output: Where it is told.
-        summary: What was counted.
-        urls: What was named.
-        following: The commands to run next.
-        more: What the document has besides.
-    """
+    """Print the summary and the commands to run next, and return the exit code."""
     reports.show_run_summary(output, summary)
     output.next(*following)
     url = " ".join(map(shown, urls))

@@ -17,7 +17,6 @@ from resilient_pq.cli.many_verbs import ManyOptions
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.reports import MAX_LISTED
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.shared_options import Storage
 from resilient_pq.errors import SchemaError, Where, located
 
 #: Kinds that are counted, at most; a folder of a million files may have as many schemas.
@@ -49,9 +48,7 @@ class _Kinds:
         return [(kind, count, self._first[kind]) for kind, count in self._counts.most_common()]
 
 
-async def inspect_many(
-    output: Output, urls: Sequence[str], sections: Sections, max_files: int, reached: Storage
-) -> int:
+async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, max_files: int) -> int:
     """Count the files, and give the exit code.
 
     Raises:
@@ -81,10 +78,10 @@ async def inspect_many(
             urls[0] if len(urls) == 1 else urls,
             run,
             max_files=max_files,
-            storage_options=reached.options,
+            storage_options=output.reached.options,
             progress=many_verbs.shown_on(meter),
         )
-        summary = await many_verbs.told(output, results, reached, ManyOptions(max_files=max_files), each=count)
+        summary = await many_verbs.told(output, results, ManyOptions(max_files=max_files), each=count)
     _show_kinds(output, "schemas", [(f"as {url}", number) for _, number, url in schemas.rows()], schemas.others)
     _show_kinds(output, "written by", [(kind, number) for kind, number, _ in writers.rows()], writers.others)
     _show_kinds(output, "state", [(kind, number) for kind, number, _ in states.rows()], states.others)

@@ -10,18 +10,12 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output.verb_output import Output, base_document
-from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
     Log,
     OlderThan,
-    RetryFor,
-    Storage,
-    StorageOptions,
     UploadId,
-    storage,
 )
 from resilient_pq.cli.uploads import chosen, described
 from resilient_pq.io import WriteStore
@@ -46,7 +40,9 @@ class _Wishes:
     log: str | None
 
 
+@verb(NAME)
 def uploads_abort(
+    run: RunWork,
     url: Annotated[
         str,
         typer.Argument(
@@ -56,10 +52,6 @@ def uploads_abort(
     upload_id: UploadId = None,
     older_than: OlderThan = None,
     log: Log = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Drop uploads that were left open, and what they hold.
 
@@ -67,14 +59,13 @@ def uploads_abort(
     below URL that was begun so long ago, and none that is younger; `rpq uploads list` shows them first. A writer that
     is still alive cannot go on.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
     chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, older_than, log)
-    return run_verb(NAME, lambda output: _abort(output, wishes, reached), as_json=as_json, urls=[url], reached=reached)
+    return run(lambda output: _abort(output, wishes), [url])
 
 
-async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
-    store, prefix = chosen.place_of(wishes.url, reached.options, bucket_alone=wishes.older_than is not None)
+async def _abort(output: Output, wishes: _Wishes) -> int:
+    store, prefix = chosen.place_of(wishes.url, output.reached.options, bucket_alone=wishes.older_than is not None)
     async with store:
         found = await chosen.uploads_of(store, wishes.url, prefix, older_than=wishes.older_than, log=wishes.log)
         if wishes.older_than is None:
@@ -87,9 +78,7 @@ async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
             if not dropped:
                 old = described.age(wishes.older_than)
                 output.line("nothing", f"no such upload was begun {old} ago or earlier; none was dropped")
-    document = base_document(NAME, "aborted", url=shown(wishes.url))
-    document["uploads"] = [described.as_json(upload) for upload in dropped]
-    output.document(document)
+    output.finish("aborted", url=shown(wishes.url), uploads=[described.as_json(upload) for upload in dropped])
     return ExitCode.SOUND
 
 
