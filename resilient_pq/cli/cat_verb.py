@@ -10,7 +10,7 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import reports, text_rows
+from resilient_pq.cli.output import report_lines, text_rows
 from resilient_pq.cli.output.output_streams import write_text
 from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import RunWork, verb
@@ -72,7 +72,7 @@ def cat(
                 error.hint = "--on-damage drop prints the rows that are left"
             raise
         finally:
-            reports.show_lost_rows(output, lost)
+            report_lines.show_lost_rows(output, lost)
         return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
     return run(work, [url])

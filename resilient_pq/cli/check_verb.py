@@ -8,7 +8,7 @@ from resilient_pq.bulk.scope import names_pattern
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
-from resilient_pq.cli.output import reports, wording
+from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.io.location import is_web, shown, without_query
@@ -64,7 +64,7 @@ async def _check(output: Output, url: str) -> int:
             storage_options=output.reached.options,
             progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
         )
-    reports.show_check(output, output.reached.lead_to(report))
+    report_lines.show_check(output, output.reached.lead_to(report))
     return report.exit_code
 
 

@@ -8,7 +8,7 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import reports, wording
+from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.cli.shared_options import (
@@ -88,10 +88,10 @@ async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any]) ->
                 **asked,
             )
     except rpq.NothingToRecoverError as error:
-        reports.show_conversion(output, error.report)
+        report_lines.show_conversion(output, error.report)
         output.note(error.message, label="error")
         if error.hint is not None:
             output.note(error.hint, label="hint")
         return ExitCode.NOTHING
-    reports.show_conversion(output, output.reached.lead_to(report))
+    report_lines.show_conversion(output, output.reached.lead_to(report))
     return report.exit_code

@@ -14,7 +14,7 @@ import resilient_pq as rpq
 from resilient_pq.bulk.file_task import RunFile, run_here
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
 from resilient_pq.bulk.run_listing import is_folder, names_many
-from resilient_pq.cli.output import reports, wording
+from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.shared_options import Storage
@@ -188,7 +188,7 @@ async def told(
 def _so_far(output: Output, results: rpq.FileResults) -> None:
     """The table of a run that ends before its last file."""
     if results.summary.num_files:
-        reports.show_run_summary(output, results.summary)
+        report_lines.show_run_summary(output, results.summary)
 
 
 def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:
@@ -215,7 +215,7 @@ def ended(
     more: Mapping[str, Any] | None = None,
 ) -> int:
     """Print the summary and the commands to run next, and return the exit code."""
-    reports.show_run_summary(output, summary)
+    report_lines.show_run_summary(output, summary)
     output.next(*following)
     url = " ".join(map(shown, urls))
     document: dict[str, Any] = summary.to_json() | {"url": url, "next": [list(command) for command in following]}

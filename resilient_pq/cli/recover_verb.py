@@ -13,7 +13,7 @@ from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.ledger.saving import Html, check_html, save_html
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
-from resilient_pq.cli.output import reports, wording
+from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.cli.shared_options import (
@@ -193,14 +193,14 @@ async def _recover(
             )
     except rpq.NothingToRecoverError as error:
         if isinstance(error.report, rpq.Report):
-            reports.show_recovery(output, error.report)
+            report_lines.show_recovery(output, error.report)
             await _save(output, html, error.report)
         output.note(error.message, label="error")
         if error.hint is not None:
             output.note(error.hint, label="hint")
         return ExitCode.NOTHING
     report = output.reached.lead_to(report)
-    reports.show_recovery(output, report)
+    report_lines.show_recovery(output, report)
     await _save(output, html, report)
     return report.exit_code
 

@@ -81,7 +81,7 @@ def test_a_mistake_of_ours_is_told_as_one(rpq_run: Run, sound: Path, monkeypatch
     def fail(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(check_verb.reports, "show_check", fail)
+    monkeypatch.setattr(check_verb.report_lines, "show_check", fail)
     ended = rpq_run("check", sound, "--json")
     assert ended.code == ExitCode.INTERNAL
     assert "ZeroDivisionError: oh" in ended.err

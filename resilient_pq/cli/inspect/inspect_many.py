@@ -15,7 +15,7 @@ from resilient_pq.cli import many_verbs
 from resilient_pq.cli.inspect.file_json import Sections, document_of, pages_of_column
 from resilient_pq.cli.many_verbs import ManyOptions
 from resilient_pq.cli.output import wording
-from resilient_pq.cli.output.reports import MAX_LISTED
+from resilient_pq.cli.output.report_lines import MAX_LISTED
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.errors import SchemaError, Where, located
 
