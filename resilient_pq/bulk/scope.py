@@ -23,10 +23,7 @@ _ANYTHING = "_"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to list, and what of it counts: names relative to a folder that match a pattern, all where it is None.
-
-    `may_be_file` is the key that it would be if it were an object and no folder; `is_one_file` says that it is one.
-    """
+    """A folder to list, with a pattern of names; or a file, if `is_one_file`, or if an object is at `may_be_file`."""
 
     store: ReadStore
     folder: str

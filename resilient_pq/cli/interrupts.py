@@ -33,19 +33,10 @@ class InterruptedVerbError(Exception):
 
 
 class Interrupts:
-    """Cancels a verb at the first signal, while the block runs; at another it does not wait for anything.
-
-    Attributes:
-        exit_code: What a process ends with that was asked to by the signal which came; None where none came.
-    """
+    """Cancels a verb at the first signal, and ends the process at the second; `exit_code` is None without a signal."""
 
     def __init__(self, *, waiting: Callable[[], None], leaving: Callable[[], None]) -> None:
-        """Nothing is caught yet.
-
-        Args:
-            waiting: Called when the verb takes a while to end.
-            leaving: Called before the process ends at once.
-        """
+        """Catch nothing yet; `waiting` is called when the verb takes long to end, `leaving` before the process ends."""
         self.exit_code: int | None = None
         self._waiting = waiting
         self._leaving = leaving
@@ -75,11 +66,7 @@ class Interrupts:
             self._end()
 
     async def run(self, work: Coroutine[Any, Any, int]) -> int:
-        """What `work` gives.
-
-        Raises:
-            InterruptedVerbError: A signal came, and it has ended.
-        """
+        """Await `work`; an InterruptedVerbError when a signal ended it."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 

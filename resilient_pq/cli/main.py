@@ -101,14 +101,7 @@ app.add_typer(_groups[uploads.NAME], name=uploads.NAME, help=uploads.HELP, epilo
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line, and say how it ended.
-
-    Args:
-        arguments: Without the program's name.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command line without the name of the program, and return the exit code."""
     return _run(app, arguments, name="rpq", verb=_verb_of(arguments))
 
 
@@ -121,16 +114,7 @@ def _verb_of(arguments: Sequence[str]) -> str:
 
 
 def run_alone(verb: str, arguments: Sequence[str], *, name: str) -> int:
-    """Run one verb as a program of its own.
-
-    Args:
-        verb: Which one.
-        arguments: Without the program's name.
-        name: What the program is called in its own help.
-
-    Returns:
-        The exit code.
-    """
+    """Run one verb as a program of its own, called `name` in its help, and return the exit code."""
     module = next(module for module in VERBS if verb == module.NAME)
     program = typer.Typer(**_SETTINGS)
     _add(program, module)

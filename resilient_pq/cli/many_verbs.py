@@ -73,14 +73,7 @@ WorkersTimeout = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ManyOptions:
-    """How many files are gone through.
-
-    Attributes:
-        resume: The journal.
-        max_files: Files under way at one time; None for as many as are good for whoever does them.
-        scheduler: The address of the Dask scheduler whose workers do them; None for this process.
-        workers_timeout: Seconds without any worker after which that ends; None for never.
-    """
+    """How a run is done; None for no journal, the best number of files, this process, and no timeout."""
 
     resume: str | None = None
     max_files: int | None = None
@@ -90,13 +83,7 @@ class ManyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """How many files are done, and by whom.
-
-    Attributes:
-        run: Does one.
-        max_files: Files under way at one time.
-        named: A file or a folder, by a name that holds for whoever does it.
-    """
+    """The worker of a run: the function that does a file, how many at a time, and the names of files for it."""
 
     run: RunFile
     max_files: int

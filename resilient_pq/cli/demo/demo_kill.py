@@ -25,14 +25,7 @@ MAX_REPORTS_AT_END = 100
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the writer writes, and where.
-
-    Attributes:
-        url: The file.
-        rows: Its rows.
-        storage_options: How to reach the store.
-        part_bytes: Bytes of a part of an upload; None for the default.
-    """
+    """The file that the writer writes, its rows, and how to reach the store; `part_bytes` of None is the default."""
 
     url: str
     rows: DemoRows
@@ -51,13 +44,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A writer that is gone.
-
-    Attributes:
-        pid: Its process id.
-        last: What it had told last: it may have been further.
-        seconds: How long it lived.
-    """
+    """A killed writer: its process id, its last report, and the seconds that it ran."""
 
     pid: int
     last: Progress

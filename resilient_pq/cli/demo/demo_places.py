@@ -23,15 +23,7 @@ RECOVERED_NAME = "demo.recovered.parquet"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the demo writes.
-
-    Attributes:
-        url: The file that the writer writes.
-        recovered_url: The file that is recovered; the same where nothing is torn.
-        kept: Whether the files are there after the end.
-        storage_options: How to reach the store.
-        part_bytes: Bytes of a part of an upload; None of local files.
-    """
+    """The file of the demo and the recovered file, which are the same on S3; `kept` if they stay after the end."""
 
     url: str
     recovered_url: str

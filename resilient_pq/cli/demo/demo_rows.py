@@ -34,12 +34,7 @@ Pieces = AsyncGenerator[tuple[Any, float], None]
 
 @dataclass(frozen=True, slots=True)
 class DemoStream:
-    """Rows, to be taken once.
-
-    Attributes:
-        schema: Their Arrow schema.
-        pieces: All of them in order, in pieces that are small beside the whole.
-    """
+    """The Arrow schema of rows, and the rows in order, in pieces that are small beside the whole."""
 
     schema: Any
     pieces: Pieces
@@ -47,13 +42,7 @@ class DemoStream:
 
 @dataclass(frozen=True, slots=True)
 class DemoRows:
-    """Where the rows come from.
-
-    Attributes:
-        num_rows: How many the generator makes.
-        seed: Of the generator.
-        input: A file to take rows from instead.
-    """
+    """The source of the rows: a generator with a seed, or the file `input`."""
 
     num_rows: int
     seed: int
@@ -106,11 +95,7 @@ def _size(path: str) -> int:
 
 
 def columns_to_compare(schema: Any) -> list[str]:
-    """Two columns to read back, one of text and one of something else where there are such.
-
-    Args:
-        schema: That of the rows as they are written: anything with ``__arrow_c_schema__``.
-    """
+    """Two columns of an Arrow schema to read back: one of text and another one, if there are such."""
     fields = [field for field in Field.of(schema).children if field.kind in _COMPARED_KINDS]
     names = [field.name for field in fields]
     if all(name in names for name in _FLIGHT_COLUMNS):
@@ -134,12 +119,7 @@ def _columns_of(batch: Any, names: list[str]) -> Table:
 
 @dataclass(slots=True)
 class Comparison:
-    """What was read back beside what was written.
-
-    Attributes:
-        num_rows: Rows whose values are the same, from the first on.
-        difference: The first that is not, in words; None where there is none.
-    """
+    """The number of equal rows from the first on, and the first difference in words."""
 
     num_rows: int = 0
     difference: str | None = None

@@ -23,13 +23,7 @@ from resilient_pq.shell_commands import command
 
 @dataclass(slots=True)
 class Story:
-    """The demo.
-
-    Attributes:
-        output: Where it is told.
-        source: The rows.
-        place: Where they are written.
-    """
+    """The demo: its output, its rows, and where they are written."""
 
     output: Output
     source: DemoRows

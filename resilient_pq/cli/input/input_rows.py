@@ -48,14 +48,7 @@ Batches = AsyncGenerator[tuple[Any, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class InputRows:
-    """Rows on their way in.
-
-    Attributes:
-        schema: Their Arrow schema; None where there are no rows to tell it from.
-        batches: Rows as `Writer.write` takes them, each with the share of the input read by then, from 0 to 1;
-            None where that cannot be told.
-        metadata: Key-value metadata that belongs to them.
-    """
+    """Batches as `Writer.write` takes them, each with the share of the input that was read, and their schema."""
 
     schema: Any
     batches: Batches
@@ -91,21 +84,7 @@ async def open_rows(
     as_written: Collection[str] = (),
     block_seconds: float | None = None,
 ) -> AsyncIterator[InputRows]:
-    """Open a source of rows.
-
-    Args:
-        src: A path whose ending tells its form, a URL of a Parquet file, or ``-`` for an Arrow IPC stream or JSON
-            lines on stdin.
-        storage_options: For a URL.
-        block_bytes: Bytes of text that are parsed at a time.
-        as_written: Columns of JSON in which texts stay texts, though all of them are times.
-        block_seconds: Seconds that lines of text wait for others to be parsed with them; None for no limit.
-
-    Raises:
-        UnsupportedError: The form is not known, or needs a package that is not installed.
-        FormatError: The source is not in the form that it says.
-        StoreError: The source cannot be read.
-    """
+    """Open a file by its ending, a URL of a Parquet file, or ``-`` for an Arrow stream or JSON lines on stdin."""
     ending = os.path.splitext(src)[1].lower()
     if src == STDIN or (ending in _READERS and not _URL.match(src)):
         read = read_stdin if src == STDIN else _READERS[ending]
@@ -149,10 +128,7 @@ def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
 
 
 async def _counted(blocks: AsyncGenerator[Any, None], counted: InputStream, size: int, at_most: int) -> Batches:
-    """The blocks, each with the share read by then; a pipe has no size.
-
-    Readers read ahead, so the share is also no more than blocks of `at_most` bytes make.
-    """
+    """The blocks, each with the share read by then; readers read ahead, so a block counts `at_most` bytes."""
     number = 0
     async for block in blocks:
         number += 1

@@ -32,11 +32,7 @@ class StoppableFile(io.FileIO):
             self._wakes, self._wake = os.pipe()
 
     def readinto(self, buffer: Any, /) -> int:
-        """What is there, at least one byte before the end.
-
-        Raises:
-            OSError: `stop` was called.
-        """
+        """Read what is there, at least one byte before the end; an OSError after `stop`."""
         self.wait()
         if self._stopped.is_set():
             # Not EINTR, after which a buffered reader asks again.
@@ -74,11 +70,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 class InputStream(io.RawIOBase):
-    """A stream, with bytes before it that were taken from it already.
-
-    Attributes:
-        num_bytes: Bytes that were read so far.
-    """
+    """A stream, with bytes before it that were taken from it already; `num_bytes` counts the bytes read."""
 
     def __init__(self, stream: Stream, *, head: bytes = b"") -> None:
         """Read `head`, then `stream`, which is not closed."""

@@ -27,13 +27,7 @@ _TYPES_HINT = "types are taken from the first {} bytes; give the file a form wit
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How text is understood.
-
-    Attributes:
-        block_bytes: Bytes that are parsed at a time; types are taken from the first block.
-        as_written: Columns of JSON in which texts stay texts, though all of them are times.
-        block_seconds: Seconds that the lines of a block may wait for more to come.
-    """
+    """Bytes parsed at a time, columns of JSON in which times stay text, and seconds that a block waits for lines."""
 
     block_bytes: int
     as_written: Collection[str] = ()
@@ -42,14 +36,7 @@ class TextOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """A form of text that is made of lines.
-
-    Attributes:
-        name: What it is called.
-        ends: What ends a line: the first of these that is there.
-        blank: Bytes of which lines are made that say nothing.
-        has_header: Whether the first line tells nothing of the types.
-    """
+    """A form of text: its name, its line ends by priority, bytes of blank lines, and whether it has a header."""
 
     name: str
     ends: tuple[bytes, ...]

@@ -53,13 +53,7 @@ async def pages_of_column(file: rpq.File, name: str) -> AsyncIterator[PageFacts]
 
 
 def document_of(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> dict[str, Any]:
-    """The document of a file (docs/json.md).
-
-    Args:
-        file: The file.
-        sections: What is asked for besides.
-        pages: The pages that are asked for; None where none are.
-    """
+    """The document of a file (docs/json.md), with the sections and the pages asked for."""
     document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
     document |= footer_facts.summary_of(file.contents, file.info.size)
     document["schema"] = str(file.schema)

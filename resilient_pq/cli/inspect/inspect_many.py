@@ -49,11 +49,7 @@ class _Kinds:
 
 
 async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, max_files: int) -> int:
-    """Count the files, and give the exit code.
-
-    Raises:
-        SchemaError: Sections are to be shown as text, which only one file has room for.
-    """
+    """Count the files by schema, writer and state; sections are printed as JSON only."""
     if not (sections.nothing or output.as_json):
         raise SchemaError("sections are shown of one file", hint="name one file, or use --json")
     schemas, writers, states = _Kinds(), _Kinds(), _Kinds()

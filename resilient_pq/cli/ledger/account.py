@@ -33,15 +33,7 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class LostRows:
-    """Rows that are lost, or that lost values.
-
-    Attributes:
-        rows: Which.
-        row_group: Its ordinal, as far as it is known.
-        count: How many.
-        fate: "lost", or the columns whose values they are without.
-        reason: Why.
-    """
+    """Rows that are lost, or that lost the values of some columns, as words."""
 
     rows: str
     row_group: str
@@ -52,15 +44,7 @@ class LostRows:
 
 @dataclass(frozen=True, slots=True)
 class HarmedPlace:
-    """Pages of a chunk, or other bytes, that were damaged alike.
-
-    Attributes:
-        first: The `id` of the first region.
-        name: Row group, column and pages, or what it is.
-        fate: What became of it.
-        bytes: Where it lies.
-        reason: What was wrong.
-    """
+    """Pages of a chunk, or other bytes, with the same damage, as words; `first` is the `id` of the first region."""
 
     first: int
     name: str
@@ -144,11 +128,7 @@ def _lost_rows(fate: RowsFate, without: str) -> LostRows:
 
 
 def harmed(ledger: Ledger) -> list[HarmedPlace]:
-    """Every place that is damaged, the worst first: pages, then what else is lost.
-
-    Neighbours that fared alike are one place. A page that is whole and whose rows went with another's is not among
-    them.
-    """
+    """Every damaged place, the worst first: pages, then other lost bytes; neighbours damaged alike are one."""
     pages = [page for page in ledger.pages() if page.state not in UNHARMED | {PageState.DROPPED}]
     order = [PageState.LOST, PageState.NULLED, PageState.REPAIRED, PageState.MENDED]
     regions = [page for state in order for page in pages if page.state is state]

@@ -39,13 +39,7 @@ def identifiers(ledger: Ledger, drawn: Grid) -> dict[int, str]:
 
 
 def map_section(ledger: Ledger, drawn: Grid, places: dict[int, str]) -> Iterator[str]:
-    """The map, and what its colours and letters mean; nothing where no pages are known of.
-
-    Args:
-        ledger: What to draw.
-        drawn: Its `page_grid`.
-        places: The `identifiers` of that.
-    """
+    """The map, and the meanings of its colours and letters; nothing if no page is known."""
     if not drawn.columns or not drawn.row_groups:
         return
     yield "<h2>The file as a map</h2>"

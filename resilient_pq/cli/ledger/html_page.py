@@ -24,13 +24,7 @@ from resilient_pq.version import __version__
 
 
 def ledger_page(ledger: Ledger, report: Report, *, made: datetime | None = None) -> str:
-    """The page, the same for the same arguments.
-
-    Args:
-        ledger: What became of everything.
-        report: What was found, and what to do next.
-        made: When, to be shown; None shows no time.
-    """
+    """The page, the same for the same arguments; `made` is the time that it shows."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_sum(style)}; script-src {_sum(script)}"

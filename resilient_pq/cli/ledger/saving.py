@@ -22,15 +22,7 @@ Html = Annotated[
 
 
 def check_html(path: str | None, others: Iterable[str]) -> None:
-    """See, before anything is done, that the page can be written; None is always well.
-
-    Args:
-        path: Where the page is wanted.
-        others: Paths and URLs of the inputs and outputs; the page must not take the place of one.
-
-    Raises:
-        typer.BadParameter: It would, or there is no such folder.
-    """
+    """Refuse a path of the page that is one of the `others`, the inputs and outputs, or in no folder."""
     if path is None:
         return
     if any(_same(path, other) for other in others):
@@ -40,14 +32,7 @@ def check_html(path: str | None, others: Iterable[str]) -> None:
 
 
 async def save_html(path: str, report: Report, *, made: datetime | None = None) -> bool:
-    """Write the page of a recovery's ledger, in place of a file that is there.
-
-    Returns:
-        Whether there was a ledger to write; False leaves everything as it is.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Write the page of a recovery's ledger; False where there is no ledger."""
     ledger = None if report.kept is None else report.kept.ledger
     if ledger is None:
         return False

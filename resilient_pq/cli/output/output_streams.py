@@ -25,12 +25,7 @@ def hold_numbers() -> None:
 
 
 def write_text(text: str) -> None:
-    """Text to stdout as UTF-8, whatever the locale says.
-
-    Raises:
-        OutputClosedError: Nobody reads it.
-        StoreError: It leads to a file that cannot be written.
-    """
+    """Write text to stdout as UTF-8; an OutputClosedError if nobody reads it, a StoreError if it cannot be written."""
     if sys.stdout is None:
         raise StoreError("cannot write: it is closed", where=Where(key="stdout"))
     try:

@@ -43,15 +43,7 @@ _STYLE_OF = {label: style for style, labels in _STYLES.items() for label in labe
 
 
 class Output:
-    """Prints the results of a verb, its notes and its errors.
-
-    Attributes:
-        verb: The name of the verb.
-        as_json: Whether stdout gets one JSON document, and nothing else.
-        as_lines: Whether stdout gets many JSON documents, each as a line.
-        url: The files of the command line without secrets; None where there are none.
-        reached: The storage options, which commands to run next need too.
-    """
+    """Prints the results of a verb, its notes and its errors; with `as_lines` each JSON document as a line."""
 
     def __init__(
         self, verb: str, *, as_json: bool = False, urls: Sequence[str] = (), reached: Storage | None = None

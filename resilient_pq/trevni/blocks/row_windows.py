@@ -60,13 +60,7 @@ class WindowRows:
 
 
 class RowReader:
-    """Reads rows of some leaves, in order.
-
-    Attributes:
-        row: Number of the next row.
-        losses: What was found bad so far.
-        unverified: By the name of a column the number of its blocks whose checksum is that of no bytes.
-    """
+    """Reads rows of some leaves in order; `unverified` counts the blocks of a column with a checksum of no bytes."""
 
     def __init__(
         self,
