@@ -46,7 +46,7 @@ def check(
     options = ManyOptions(resume, max_files, scheduler, workers_timeout)
 
     async def work(output: Output) -> int:
-        return await many.one_or_many(
+        return await many.run_one_or_many(
             urls,
             output.reached,
             one=lambda: _check(output, urls[0]),
@@ -75,7 +75,7 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> 
         nonlocal more_to_be_had  # of what a recovery made there is not
         more_to_be_had |= result.report is not None and bool(result.report.next)
 
-    async with many.doing(options, output.reached) as doing:
+    async with many.open_worker(options, output.reached) as doing:
         with output.progress("checking") as meter:
             named = [doing.named(url) for url in urls]
             results = rpq.check_many(
@@ -83,16 +83,16 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> 
                 max_files=doing.max_files,
                 resume=options.resume,
                 storage_options=output.reached.options,
-                progress=many.shown_on(meter),
+                progress=many.update_meter(meter),
                 run=doing.run,
             )
-            summary = await many.told(output, results, options, each=look)
+            summary = await many.report_results(output, results, options, each=look)
     more_to_be_had |= bool(summary.outcomes.get("damaged"))  # in an earlier run
-    following = [output.reached.command(recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
-    return many.ended(output, summary, urls, following)
+    following = [output.reached.command(recovery_command(urls[0]))] if more_to_be_had and len(urls) == 1 else []
+    return many.finish_run(output, summary, urls, following)
 
 
-def recovering(url: str) -> tuple[str, ...]:
+def recovery_command(url: str) -> tuple[str, ...]:
     """The command that keeps what is left of the files that are damaged, beside the folder."""
     many, url = names_pattern(url), shown(url)
     folder = (split_pattern(url)[0] if many else without_query(url)).rstrip("/")

@@ -82,7 +82,7 @@ class ManyOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class RunWorker:
     """The worker of a run: the function that does a file, how many at a time, and the names of files for it."""
 
     run: RunFile
@@ -91,10 +91,10 @@ class Doing:
 
 
 @asynccontextmanager
-async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = None) -> AsyncIterator[Doing]:
+async def open_worker(options: ManyOptions, reached: Storage, *, dst: str | None = None) -> AsyncIterator[RunWorker]:
     """The worker of a run: this process, or the workers of a scheduler; `dst` is the folder of the outputs."""
     if options.scheduler is None:
-        yield Doing(run_here, options.max_files or DEFAULT_MAX_FILES, str)
+        yield RunWorker(run_here, options.max_files or DEFAULT_MAX_FILES, str)
         return
     # An extra, which takes a second to import.
     from resilient_pq.dask.folders import everywhere_one  # noqa: PLC0415
@@ -108,12 +108,12 @@ async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = Non
             dst=None if dst is None else everywhere_one(dst),
             workers_timeout=options.workers_timeout,
         )
-        yield Doing(run, options.max_files or run.max_files, lambda url: str(everywhere_one(url)))
+        yield RunWorker(run, options.max_files or run.max_files, lambda url: str(everywhere_one(url)))
     finally:
         await asyncio.to_thread(client.close)
 
 
-async def one_or_many(
+async def run_one_or_many(
     urls: Sequence[str],
     reached: Storage,
     *,
@@ -143,7 +143,7 @@ async def _is_prefix(url: str, reached: Storage) -> bool:
         await stores.close()
 
 
-async def told(
+async def report_results(
     output: Output,
     results: rpq.FileResults,
     options: ManyOptions,
@@ -183,7 +183,7 @@ def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:
     return result if result.report is None else replace(result, report=reached.lead_to(result.report))
 
 
-def shown_on(meter: Meter) -> Callable[[rpq.RunSummary], None]:
+def update_meter(meter: Meter) -> Callable[[rpq.RunSummary], None]:
     """What moves a bar."""
 
     def show(summary: rpq.RunSummary) -> None:
@@ -194,7 +194,7 @@ def shown_on(meter: Meter) -> Callable[[rpq.RunSummary], None]:
     return show
 
 
-def ended(
+def finish_run(
     output: Output,
     summary: rpq.RunSummary,
     urls: Sequence[str],

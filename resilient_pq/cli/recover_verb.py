@@ -146,7 +146,7 @@ def recover(
     async def work(output: Output) -> int:
         if len(copies) > 1:
             return await _recover(output, copies, dst, html, options | {"file_id": file_id})
-        return await many.one_or_many(
+        return await many.run_one_or_many(
             copies,
             output.reached,
             one=lambda: _recover(output, copies, dst, html, options | {"file_id": file_id}),
@@ -159,7 +159,7 @@ def recover(
 
 async def _recover_many(output: Output, src: str, dst: str, several: ManyOptions, options: Mapping[str, Any]) -> int:
     reached, sibling = output.reached, options["schema_from"]
-    async with many.doing(several, reached, dst=dst) as doing:
+    async with many.open_worker(several, reached, dst=dst) as doing:
         with output.progress("recovering") as meter:
             results = rpq.recover_many(
                 doing.named(src),
@@ -168,15 +168,15 @@ async def _recover_many(output: Output, src: str, dst: str, several: ManyOptions
                 max_files=doing.max_files,
                 resume=several.resume,
                 storage_options=reached.options,
-                progress=many.shown_on(meter),
+                progress=many.update_meter(meter),
                 run=doing.run,
             )
-            summary = await many.told(output, results, several)
+            summary = await many.report_results(output, results, several)
     written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))
     written = written or (not options["only_damaged"] and bool(summary.outcomes.get("sound")))
     folder = shown(dst) if shown(dst).endswith("/") else f"{shown(dst)}/"  # so that it is not taken for a file
     following = [reached.command(command("check", folder))] if written else []
-    return many.ended(output, summary, [src], following)
+    return many.finish_run(output, summary, [src], following)
 
 
 async def _recover(

@@ -120,8 +120,8 @@ async def convert(
         await check_other(store.address_of(key), target)
         await check_free(target)
         with located(Where(key=store.url_of(key))):
-            source = await _understood(store, key, given, read_options or ReadOptions(), policy)
-            selected, out_schema = _selected(source, columns)
+            source = await _open_source(store, key, given, read_options or ReadOptions(), policy)
+            selected, out_schema = _select_columns(source, columns)
         rest = WriteOptions() if options is None else options
         if isinstance(rest, WriteOptions) and rest.permissions is None:
             rest = replace(rest, permissions=source.info.permissions)
@@ -147,7 +147,7 @@ async def convert(
             return conversion.report(Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
 
 
-def _selected(source: TrevniSource, columns: Sequence[str] | None) -> tuple[tuple[Selection, ...], Schema]:
+def _select_columns(source: TrevniSource, columns: Sequence[str] | None) -> tuple[tuple[Selection, ...], Schema]:
     """The columns wanted, and the schema of the output."""
     whole = source.layout.schema
     selected = tuple(whole.select(columns))
@@ -159,7 +159,7 @@ def _selected(source: TrevniSource, columns: Sequence[str] | None) -> tuple[tupl
     return selected, Schema(replace(whole.root, children=tuple(column.node for column in selected)))
 
 
-async def _understood(
+async def _open_source(
     store: ReadStore, key: str, schema: Schema | None, options: ReadOptions, policy: OnDamage
 ) -> TrevniSource:
     """The file, its header and its tables read."""

@@ -87,10 +87,10 @@ async def open_source(store: ReadStore, key: str, *, schema: Schema | None, opti
     notes = [] if note is None else [note]
     tables = await _read_tables(store, tail, header, options)
     num_rows = _num_rows(header, tables, notes)
-    notes += _bytes_of_nobody(tables, tail.info.size)
+    notes += _unowned_bytes(tables, tail.info.size)
     for position, table in tables.items():
         if isinstance(table, BlockTable) and not table.column.max_repetition_level:
-            tables[position] = _checked(table, num_rows)
+            tables[position] = _check_rows(table, num_rows)
     return TrevniSource(store, tail, store.url_of(key), header, tables, layout, num_rows, tuple(notes), options)
 
 
@@ -191,7 +191,7 @@ def _num_rows(header: Header, tables: Mapping[int, BlockTable | FormatError], no
     return header.num_rows
 
 
-def _bytes_of_nobody(tables: Mapping[int, BlockTable | FormatError], size: int) -> Iterator[str]:
+def _unowned_bytes(tables: Mapping[int, BlockTable | FormatError], size: int) -> Iterator[str]:
     """Bytes that no column has, or several do: its writers leave none, so something is not as it was written."""
     known = sorted((table for table in tables.values() if isinstance(table, BlockTable)), key=lambda table: table.start)
     if len(known) < len(tables):
@@ -203,7 +203,7 @@ def _bytes_of_nobody(tables: Mapping[int, BlockTable | FormatError], size: int) 
             yield f"{table.end - end:,} bytes of the column {table.column.name!r} belong to the next one, too"
 
 
-def _checked(table: BlockTable, num_rows: int) -> BlockTable | FormatError:
+def _check_rows(table: BlockTable, num_rows: int) -> BlockTable | FormatError:
     count = int(table.counts.sum())
     if count == num_rows:
         return table

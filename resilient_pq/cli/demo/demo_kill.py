@@ -51,12 +51,12 @@ class Killed:
     seconds: float
 
 
-def packed(value: object) -> bytes:
+def to_line(value: object) -> bytes:
     """Anything on its way to another process, as a line."""
     return base64.b64encode(pickle.dumps(value)) + b"\n"
 
 
-def unpacked(line: bytes) -> Any:
+def from_line(line: bytes) -> Any:
     """The other way round."""
     return pickle.loads(base64.b64decode(line))
 
@@ -74,7 +74,7 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
     )
     assert process.stdin is not None and process.stdout is not None
     try:
-        process.stdin.write(packed(job))
+        process.stdin.write(to_line(job))
         async with aclosing(_reports(process.stdout)) as reports:
             told, at_end, last = 0, 0, Progress()
             async for last in reports:
@@ -106,7 +106,7 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
 async def _reports(stdout: asyncio.StreamReader) -> AsyncGenerator[Progress, None]:
     """What the writer tells; the line that it was killed in the middle of is left out."""
     while (line := await stdout.readline()).endswith(b"\n"):
-        told = unpacked(line)
+        told = from_line(line)
         if isinstance(told, ResilientPQError):
             raise told
         yield told

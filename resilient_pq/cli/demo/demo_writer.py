@@ -11,7 +11,7 @@ import math
 import sys
 
 import resilient_pq as rpq
-from resilient_pq.cli.demo.demo_kill import Job, Progress, packed, unpacked
+from resilient_pq.cli.demo.demo_kill import Job, Progress, from_line, to_line
 from resilient_pq.errors import ResilientPQError, SchemaError, Where
 
 #: Row groups that the whole table would have.
@@ -59,14 +59,14 @@ async def _wait(writer: rpq.Writer) -> None:
 
 
 def _tell(told: Progress | ResilientPQError) -> None:
-    sys.stdout.buffer.write(packed(told))
+    sys.stdout.buffer.write(to_line(told))
     sys.stdout.buffer.flush()
 
 
 def main() -> int:
     """Do the job that stdin names."""
     try:
-        asyncio.run(write(unpacked(sys.stdin.readline().encode())))
+        asyncio.run(write(from_line(sys.stdin.readline().encode())))
     except BrokenPipeError:
         return 1  # nobody listens any more
     except ResilientPQError as error:

@@ -85,32 +85,41 @@ async def open_rows(
     block_seconds: float | None = None,
 ) -> AsyncIterator[InputRows]:
     """Open a file by its ending, a URL of a Parquet file, or ``-`` for an Arrow stream or JSON lines on stdin."""
-    ending = os.path.splitext(src)[1].lower()
-    if src == STDIN or (ending in _READERS and not _URL.match(src)):
-        read = read_stdin if src == STDIN else _READERS[ending]
-        file = _opened(src)
-        counted, size = InputStream(file), os.fstat(file.fileno()).st_size
-        name = "stdin" if src == STDIN else src
+    ending, is_url = os.path.splitext(src)[1].lower(), _URL.match(src) is not None
+    if src == STDIN or (ending in _READERS and not is_url):
         text_options = TextOptions(block_bytes, as_written, block_seconds or math.inf)
-        items = in_background(_items(file, read(counted, name, text_options)), file.stop)
-        async with aclosing(items):
-            schema = await anext(items)
-            batches = _counted(items, counted, size, block_bytes if ending in _TEXT else size)
-            async with aclosing(batches):
-                yield InputRows(schema, batches)
-    elif ending in (".parquet", ".pq") or (_URL.match(src) and ending not in _READERS):
-        async with (
-            rpq.open(src, storage_options=storage_options) as file_open,
-            aclosing(_of_parquet(file_open)) as batches,
-        ):
-            yield InputRows(file_open.arrow_schema, batches, _metadata(file_open))
+        opened = _open_local(src, ending, text_options)
+    elif ending in (".parquet", ".pq") or (is_url and ending not in _READERS):
+        opened = _open_parquet(src, storage_options)
     else:
         known = ", ".join([*_READERS, ".parquet"])
-        what = "only Parquet is read from URLs" if _URL.match(src) else "its ending does not say its form"
+        what = "only Parquet is read from URLs" if is_url else "its ending does not say its form"
         raise UnsupportedError(what, where=Where(key=shown(src)), hint=f"local files may end in {known}")
+    async with opened as rows:
+        yield rows
 
 
-def _opened(src: str) -> StoppableFile:
+@asynccontextmanager
+async def _open_local(src: str, ending: str, text_options: TextOptions) -> AsyncIterator[InputRows]:
+    read = read_stdin if src == STDIN else _READERS[ending]
+    file = _open_file(src)
+    stream, size = InputStream(file), os.fstat(file.fileno()).st_size
+    name = "stdin" if src == STDIN else src
+    items = in_background(_items(file, read(stream, name, text_options)), file.stop)
+    async with aclosing(items):
+        schema = await anext(items)
+        batches = _add_shares(items, stream, size, text_options.block_bytes if ending in _TEXT else size)
+        async with aclosing(batches):
+            yield InputRows(schema, batches)
+
+
+@asynccontextmanager
+async def _open_parquet(src: str, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
+    async with rpq.open(src, storage_options=storage_options) as file, aclosing(_parquet_batches(file)) as batches:
+        yield InputRows(file.arrow_schema, batches, _metadata(file))
+
+
+def _open_file(src: str) -> StoppableFile:
     refuse_mistyped(src)
     with explained("cannot read", "stdin" if src == STDIN else src):
         if src != STDIN:
@@ -127,7 +136,7 @@ def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
         yield from items
 
 
-async def _counted(blocks: AsyncGenerator[Any, None], counted: InputStream, size: int, at_most: int) -> Batches:
+async def _add_shares(blocks: AsyncGenerator[Any, None], counted: InputStream, size: int, at_most: int) -> Batches:
     """The blocks, each with the share read by then; readers read ahead, so a block counts `at_most` bytes."""
     number = 0
     async for block in blocks:
@@ -135,7 +144,7 @@ async def _counted(blocks: AsyncGenerator[Any, None], counted: InputStream, size
         yield block, min(counted.num_bytes, number * at_most, size) / size if size else None
 
 
-async def _of_parquet(file: rpq.File) -> Batches:
+async def _parquet_batches(file: rpq.File) -> Batches:
     done = 0
     async with aclosing(file.batches()) as batches:
         async for batch in batches:

@@ -58,7 +58,7 @@ def read_csv(stream: InputStream, name: str, text_options: TextOptions) -> Itera
     schema = None
     for block, hint in _blocks(stream, name, text_options, _CSV):
         with parser_errors(name, hint):
-            table = _parsed_csv(block, schema)
+            table = _parse_csv(block, schema)
         if schema is None:
             schema = table.schema
             yield schema
@@ -67,7 +67,7 @@ def read_csv(stream: InputStream, name: str, text_options: TextOptions) -> Itera
         raise FormatError("Empty CSV file", where=Where(key=name))
 
 
-def _parsed_csv(block: bytes, schema: Any) -> Any:
+def _parse_csv(block: bytes, schema: Any) -> Any:
     """A block; the first one, which has the header, tells the types of all."""
     csv, pa = import_module("pyarrow.csv"), import_module("pyarrow")
     # Columns may have the same name, so they are told apart by their numbers.
@@ -89,9 +89,9 @@ def read_json_lines(stream: InputStream, name: str, text_options: TextOptions) -
     for block, hint in _blocks(stream, name, text_options, _JSON_LINES):
         with parser_errors(name, hint):
             if schema is None:
-                table = _first_of_json(block, text_options.as_written)
+                table = _parse_first_json(block, text_options.as_written)
             else:
-                table = _parsed(block, explicit_schema=schema, unexpected_field_behavior="error")
+                table = _parse_json(block, explicit_schema=schema, unexpected_field_behavior="error")
         if schema is None:
             schema = table.schema
             yield schema
@@ -100,15 +100,15 @@ def read_json_lines(stream: InputStream, name: str, text_options: TextOptions) -
         yield None
 
 
-def _first_of_json(block: bytes, as_written: Collection[str]) -> Any:
+def _parse_first_json(block: bytes, as_written: Collection[str]) -> Any:
     """The first block, which tells the types."""
     pa = import_module("pyarrow")
-    table = _parsed(block)
+    table = _parse_json(block)
     times = [field.name for field in table.schema if field.name in as_written and pa.types.is_timestamp(field.type)]
-    return _parsed(block, explicit_schema=pa.schema([(each, pa.string()) for each in times])) if times else table
+    return _parse_json(block, explicit_schema=pa.schema([(each, pa.string()) for each in times])) if times else table
 
 
-def _parsed(block: bytes, **options: Any) -> Any:
+def _parse_json(block: bytes, **options: Any) -> Any:
     json = import_module("pyarrow.json")
     return json.read_json(
         import_module("pyarrow").BufferReader(block),

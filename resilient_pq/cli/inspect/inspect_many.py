@@ -75,14 +75,14 @@ async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, 
             run,
             max_files=max_files,
             storage_options=output.reached.options,
-            progress=many_verbs.shown_on(meter),
+            progress=many_verbs.update_meter(meter),
         )
-        summary = await many_verbs.told(output, results, ManyOptions(max_files=max_files), each=count)
+        summary = await many_verbs.report_results(output, results, ManyOptions(max_files=max_files), each=count)
     _show_kinds(output, "schemas", [(f"as {url}", number) for _, number, url in schemas.rows()], schemas.others)
     _show_kinds(output, "written by", [(kind, number) for kind, number, _ in writers.rows()], writers.others)
     _show_kinds(output, "state", [(kind, number) for kind, number, _ in states.rows()], states.others)
     more = {"schemas": schemas.to_json(), "writers": writers.to_json(), "states": states.to_json()}
-    return many_verbs.ended(output, summary, urls, more=more)
+    return many_verbs.finish_run(output, summary, urls, more=more)
 
 
 async def _facts(task: FileTask, sections: Sections) -> rpq.FileResult:

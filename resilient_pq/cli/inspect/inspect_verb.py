@@ -61,7 +61,7 @@ def inspect(
     sections = Sections(schema, row_groups, chunks, pages, checkpoints)
 
     async def work(output: Output) -> int:
-        return await many_verbs.one_or_many(
+        return await many_verbs.run_one_or_many(
             urls,
             output.reached,
             one=lambda: _inspect(output, urls[0], sections),

@@ -43,7 +43,7 @@ class LostRows:
 
 
 @dataclass(frozen=True, slots=True)
-class HarmedPlace:
+class DamagedPlace:
     """Pages of a chunk, or other bytes, with the same damage, as words; `first` is the `id` of the first region."""
 
     first: int
@@ -127,7 +127,7 @@ def _lost_rows(fate: RowsFate, without: str) -> LostRows:
     )
 
 
-def harmed(ledger: Ledger) -> list[HarmedPlace]:
+def harmed_places(ledger: Ledger) -> list[DamagedPlace]:
     """Every damaged place, the worst first: pages, then other lost bytes; neighbours damaged alike are one."""
     pages = [page for page in ledger.pages() if page.state not in UNHARMED | {PageState.DROPPED}]
     order = [PageState.LOST, PageState.NULLED, PageState.REPAIRED, PageState.MENDED]
@@ -142,7 +142,7 @@ def _alike(region: Region) -> tuple[object, ...]:
     return region.source, missing, region.row_group, region.column, region.what, what_became(region), region.reason
 
 
-def _harmed(run: Sequence[Region]) -> HarmedPlace:
+def _harmed(run: Sequence[Region]) -> DamagedPlace:
     first, last = run[0], run[-1]
     size = sum(region.size for region in run)
     numbers = [region.page for region in run if region.page is not None]
@@ -153,7 +153,7 @@ def _harmed(run: Sequence[Region]) -> HarmedPlace:
         name = f"{chunk} {min(numbers):,} to {max(numbers):,}"
     else:
         name = f"{len(run):,} times {place_of(first)}"
-    return HarmedPlace(
+    return DamagedPlace(
         first=id(first),
         name=name,
         fate=what_became(first),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib.resources import files
 
-from resilient_pq.cli.ledger.account import harmed, headline, lost_rows, share
+from resilient_pq.cli.ledger.account import harmed_places, headline, lost_rows, share
 from resilient_pq.cli.ledger.html_bytes import bytes_section, damaged_bytes
 from resilient_pq.cli.ledger.html_map import identifiers, map_section, page_grid
 from resilient_pq.cli.ledger.markup import MAX_LINES, command, lines, table, text
@@ -121,7 +121,7 @@ def _rows(ledger: Ledger) -> Iterator[str]:
 
 
 def _places(ledger: Ledger, on_map: dict[int, str]) -> Iterator[str]:
-    places = harmed(ledger)
+    places = harmed_places(ledger)
     if not places:
         return
     yield "<h2>Damaged places</h2>"
