@@ -11,11 +11,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import (
-    parse_schema,
-    size_option,
-    split_names,
-)
+from resilient_pq.cli.shared_options import parse_schema, size_option, split_names
 
 NAME = "convert"
 EPILOG = epilog(

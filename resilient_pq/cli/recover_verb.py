@@ -16,10 +16,7 @@ from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, S
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import (
-    SchemaFrom,
-    SchemaText,
-)
+from resilient_pq.cli.shared_options import SchemaFrom, SchemaText
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.io.location import shown
 from resilient_pq.shell_commands import command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -15,13 +16,8 @@ from resilient_pq.cli.input.input_rows import InputRows, open_rows
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import (
-    size_option,
-    split_names,
-)
+from resilient_pq.cli.shared_options import size_option, split_names
 from resilient_pq.shell_commands import command
-from resilient_pq.writer.creation import Creation
-from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS
 
 NAME = "write"
 EPILOG = epilog(
@@ -33,76 +29,89 @@ EPILOG = epilog(
 )
 
 
+Src = Annotated[
+    str,
+    typer.Argument(
+        metavar="SRC",
+        help="A .csv, .jsonl, .ndjson, .parquet, .arrow or .feather file, the URL of a Parquet file, or - for"
+        " an Arrow IPC stream or JSON lines on stdin.",
+    ),
+]
+Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")]
+Compression = Annotated[str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")]
+CompressionLevel = Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")]
+RowGroupRows = Annotated[int | None, typer.Option(metavar="ROWS", help="Rows that close a row group.")]
+RowGroupBytes = Annotated[int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")]
+PageBytes = Annotated[int, size_option("--page-bytes", "Bytes of values, or of dictionary indices, that close a page.")]
+CheckpointEvery = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Row groups between checkpoints, at least; 0 for none.")
+]
+CheckpointOverhead = Annotated[
+    float, typer.Option(metavar="SHARE", help="Share of the bytes written that checkpoints may take.")
+]
+MaxUnstoredSeconds = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="Seconds after which a row that came whole is stored, at most; 0 for no bound.",
+    ),
+]
+CheckpointSeconds = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Seconds that a row waits for a stored checkpoint at most."),
+]
+CheckpointBytes = Annotated[
+    int | None, size_option("--checkpoint-bytes", "Bytes of the file between checkpoints, besides.")
+]
+CheckpointLog = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="A line for each stored checkpoint, for `rpq uploads --log`."),
+]
+Mode = Annotated[Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")]
+OverwritePartial = Annotated[
+    bool, typer.Option("--overwrite-partial", help="Replace the DST.partial of a writer that was killed.")
+]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
+]
+RollRows = Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")]
+RollBytes = Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")]
+RollSeconds = Annotated[float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")]
+FileNames = Annotated[
+    str | None, typer.Option(metavar="NAME", help='A data set: what its files are called, if not "part".')
+]
+ResumeDataset = Annotated[
+    bool,
+    typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
+]
+
+
 @verb(NAME)
 def write(
     run: RunWork,
-    src: Annotated[
-        str,
-        typer.Argument(
-            metavar="SRC",
-            help="A .csv, .jsonl, .ndjson, .parquet, .arrow or .feather file, the URL of a Parquet file, or - for"
-            " an Arrow IPC stream or JSON lines on stdin.",
-        ),
-    ],
-    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")],
-    compression: Annotated[
-        str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
-    ] = "zstd",
-    compression_level: Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")] = None,
-    row_group_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="Rows that close a row group.")] = None,
-    row_group_bytes: Annotated[
-        int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
-    ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
-    page_bytes: Annotated[
-        int, size_option("--page-bytes", "Bytes of values, or of dictionary indices, that close a page.")
-    ] = "1MiB",  # type: ignore[assignment]
-    checkpoint_every: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Row groups between checkpoints, at least; 0 for none.")
-    ] = 8,
-    checkpoint_overhead: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the bytes written that checkpoints may take.")
-    ] = 0.02,
-    max_unstored_seconds: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Seconds after which a row that came whole is stored, at most; 0 for no bound.",
-        ),
-    ] = MAX_UNSTORED_SECONDS,
-    checkpoint_seconds: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Seconds that a row waits for a stored checkpoint at most."),
-    ] = None,
-    checkpoint_bytes: Annotated[
-        int | None, size_option("--checkpoint-bytes", "Bytes of the file between checkpoints, besides.")
-    ] = None,
-    log: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A line for each stored checkpoint, for `rpq uploads --log`."),
-    ] = None,
-    mode: Annotated[
-        Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")
-    ] = "w",
-    overwrite_partial: Annotated[
-        bool, typer.Option("--overwrite-partial", help="Replace the DST.partial of a writer that was killed.")
-    ] = False,
-    partition_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
-    ] = None,
-    roll_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")] = None,
-    roll_bytes: Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")] = None,
-    roll_seconds: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help='A data set: what its files are called, if not "part".')
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
-    ] = False,
+    src: Src,
+    dst: Dst,
+    compression: Compression = "zstd",
+    compression_level: CompressionLevel = None,
+    row_group_rows: RowGroupRows = None,
+    row_group_bytes: RowGroupBytes = "64MiB",  # type: ignore[assignment]  # parsed like an argument
+    page_bytes: PageBytes = "1MiB",  # type: ignore[assignment]  # parsed like an argument
+    checkpoint_every: CheckpointEvery = 8,
+    checkpoint_overhead: CheckpointOverhead = 0.02,
+    max_unstored_seconds: MaxUnstoredSeconds = 30.0,
+    checkpoint_seconds: CheckpointSeconds = None,
+    checkpoint_bytes: CheckpointBytes = None,
+    log: CheckpointLog = None,
+    mode: Mode = "w",
+    overwrite_partial: OverwritePartial = False,
+    partition_by: PartitionBy = None,
+    roll_rows: RollRows = None,
+    roll_bytes: RollBytes = None,
+    roll_seconds: RollSeconds = None,
+    name: FileNames = None,
+    resume: ResumeDataset = False,
 ) -> int:
     """Write rows to resilient Parquet files.
 
@@ -163,7 +172,9 @@ async def _write_file(output: Output, src: str, dst: str, settings: Mapping[str,
     return ExitCode.SOUND
 
 
-async def _write_dataset(output: Output, src: str, create: partial[Creation[rpq.DatasetWriter]]) -> int:
+async def _write_dataset(
+    output: Output, src: str, create: partial[AbstractAsyncContextManager[rpq.DatasetWriter]]
+) -> int:
     began = time.monotonic()
     reading = open_rows(
         src,

@@ -22,14 +22,7 @@ from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
 from resilient_pq.reader.read_plan import check_limit
 from resilient_pq.reader.streaming import Batches, check_batch_rows
 from resilient_pq.trevni.blocks.trevni_metadata import text_metadata
-from resilient_pq.trevni.trevni_source import (
-    BATCH_ROWS,
-    KeptRows,
-    RowStream,
-    TrevniSource,
-    given_schema,
-    open_source,
-)
+from resilient_pq.trevni.trevni_source import BATCH_ROWS, KeptRows, RowStream, TrevniSource, given_schema, open_source
 
 
 class TrevniFile:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,11 +14,8 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import (
-    OlderThan,
-    UploadId,
-)
-from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.cli.shared_options import OlderThan, UploadId
+from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.errors import Where
 from resilient_pq.io.location import shown
 
@@ -36,17 +33,6 @@ _HOW = {
     rpq.CompletedBy.GAP_FREE: "up to the first part that is missing",
     rpq.CompletedBy.METADATA: "the last one a footer made of the metadata",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Wishes:
-    """What the command line asks for."""
-
-    url: str
-    upload_id: str | None
-    overwrite: bool
-    gap_free: bool
-    metadata: str | None
 
 
 @verb(NAME)
@@ -83,61 +69,50 @@ def uploads_complete(
     Of a prefix or a pattern every upload is completed that was begun as long ago as --older-than says; an upload that
     cannot be is told of, and the others go on. --json prints a document for each as a line, and one of all as the last.
     """
-    chosen.refuse_young(url, older_than)
-    wishes = _Wishes(url, upload_id, overwrite, gap_free, metadata)
+    upload_selection.refuse_young(url, older_than)
+    options = {"overwrite": overwrite, "gap_free": gap_free}
     if older_than is None:
-        return run(lambda output: _complete(output, wishes), [url])
+        return run(
+            lambda output: _complete(output, url, {**options, "upload_id": upload_id, "metadata": metadata}), [url]
+        )
     if upload_id is not None or metadata is not None:
         raise typer.BadParameter("it is about one upload, and --older-than about many", param_hint="--older-than")
-    return run(lambda output: _complete_many(output, wishes, older_than), [url])
+    return run(lambda output: _complete_many(output, url, older_than, options), [url])
 
 
-async def _complete_many(output: Output, wishes: _Wishes, older_than: timedelta) -> int:
+async def _complete_many(output: Output, url: str, older_than: timedelta, options: Mapping[str, Any]) -> int:
     """Complete each upload by itself; the exit code is the highest."""
     output.as_lines = True
     code = num_errors = 0
-    store, prefix = chosen.place_of(wishes.url, output.reached.options)
+    store, prefix = upload_selection.place_of(url, output.reached.options)
     async with store:
-        found = await chosen.uploads_of(store, wishes.url, prefix, older_than=older_than)
+        found = await upload_selection.uploads_of(store, url, prefix, older_than=older_than)
         for upload in found:
             try:
-                done = await rpq.complete_upload(
-                    (store, upload.key),
-                    upload_id=upload.upload_id,
-                    overwrite=wishes.overwrite,
-                    gap_free=wishes.gap_free,
-                )
+                done = await rpq.complete_upload((store, upload.key), upload_id=upload.upload_id, **options)
             except rpq.ResilientPQError as error:
                 error.at(Where(key=upload.url))
                 output.failed(error)
                 code, num_errors = max(code, exit_code_of(error)), num_errors + 1
             else:
-                _say(output, done)
+                _show_completed(output, done)
     if not found:
-        output.line("nothing", f"no such upload was begun {described.age(older_than)} ago or earlier")
+        output.line("nothing", f"no such upload was begun {upload_text.age(older_than)} ago or earlier")
     output.finish(
         "completed",
-        url=shown(wishes.url),
+        url=shown(url),
         uploads_completed=len(found) - num_errors,
         uploads_not_completed=num_errors,
     )
     return code
 
 
-async def _complete(output: Output, wishes: _Wishes) -> int:
-    done = await rpq.complete_upload(
-        wishes.url,
-        upload_id=wishes.upload_id,
-        overwrite=wishes.overwrite,
-        gap_free=wishes.gap_free,
-        metadata=wishes.metadata,
-        storage_options=output.reached.options,
-    )
-    _say(output, done)
+async def _complete(output: Output, url: str, options: Mapping[str, Any]) -> int:
+    _show_completed(output, await rpq.complete_upload(url, **options, storage_options=output.reached.options))
     return ExitCode.SOUND
 
 
-def _say(output: Output, done: rpq.CompletedUpload) -> None:
+def _show_completed(output: Output, done: rpq.CompletedUpload) -> None:
     parts = wording.counted(done.num_parts, "part")
     output.line("completed", f"{done.url}, {wording.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
     if done.num_rows is not None:

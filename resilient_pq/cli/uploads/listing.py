@@ -10,11 +10,8 @@ import typer
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import (
-    Log,
-    OlderThan,
-)
-from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.cli.shared_options import Log, OlderThan
+from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.io.location import shown
 
 NAME = "uploads list"
@@ -45,19 +42,19 @@ def uploads_list(
 
 
 async def _list(output: Output, url: str, older_than: timedelta | None, log: str | None) -> int:
-    store, key = chosen.place_of(url, output.reached.options)
+    store, key = upload_selection.place_of(url, output.reached.options)
     async with store:
-        found = await chosen.uploads_of(store, url, key, older_than=older_than, log=log)
+        found = await upload_selection.uploads_of(store, url, key, older_than=older_than, log=log)
     if found:
         now = datetime.now(UTC)
-        output.table(described.HEADER, [described.row(upload, now) for upload in found], left=2)
+        output.table(upload_text.HEADER, [upload_text.row(upload, now) for upload in found], left=2)
     else:
-        old = "" if older_than is None else f" since {described.age(older_than)} or longer"
+        old = "" if older_than is None else f" since {upload_text.age(older_than)} or longer"
         output.line("nothing", f"no upload is open{old} below {shown(url)}")
     following = [
         output.reached.command(("rpq", "uploads", "resume-info", upload.url, "--upload-id", upload.upload_id))
         for upload in found[:1]
     ]
-    uploads = [described.as_json(upload) for upload in found]
+    uploads = [upload_text.as_json(upload) for upload in found]
     output.finish("read", following=following, url=shown(url), uploads=uploads)
     return ExitCode.SOUND

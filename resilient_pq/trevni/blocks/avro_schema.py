@@ -14,17 +14,7 @@ from typing import Any, Final
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.logical import Decimal, Logical, Time, Timestamp, TimeUnit
-from resilient_pq.trevni.blocks.record_shape import (
-    LEAF_TYPES,
-    NULL,
-    Array,
-    LeafType,
-    Map,
-    Maybe,
-    Record,
-    Scalar,
-    Shape,
-)
+from resilient_pq.trevni.blocks.record_shape import LEAF_TYPES, NULL, Array, LeafType, Map, Maybe, Record, Scalar, Shape
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, ValueType
 
 #: How values of the types that have no others inside are stored.
