@@ -101,9 +101,9 @@ class RunTasks:
         wishes = Wishes(versions=self._journal is not None, near=self._outputs is not None)
         async with aclosing(find(self._scopes, wishes)) as pages:
             async for page in pages:
-                self.tally.num_found += len(page)
+                self.tally.find(len(page))
                 yield page
-        self.tally.all_found = True
+        self.tally.end_listing()
 
     async def _task(self, found: ListedFile, names: set[str], remembered: Remembered | None) -> FileTask:
         if self._outputs is None:

@@ -75,16 +75,16 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> 
         nonlocal more_to_be_had  # of what a recovery made there is not
         more_to_be_had |= result.report is not None and bool(result.report.next)
 
-    async with many.open_worker(options, output.reached) as doing:
+    async with many.open_worker(options, output.reached) as worker:
         with output.progress("checking") as meter:
-            named = [doing.named(url) for url in urls]
+            named = [worker.named(url) for url in urls]
             results = rpq.check_many(
                 named[0] if len(urls) == 1 else named,
-                max_files=doing.max_files,
+                max_files=worker.max_files,
                 resume=options.resume,
                 storage_options=output.reached.options,
                 progress=many.update_meter(meter),
-                run=doing.run,
+                run=worker.run,
             )
             summary = await many.report_results(output, results, options, each=look)
     more_to_be_had |= bool(summary.outcomes.get("damaged"))  # in an earlier run
@@ -93,7 +93,7 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> 
 
 
 def recovery_command(url: str) -> tuple[str, ...]:
-    """The command that keeps what is left of the files that are damaged, beside the folder."""
+    """The command that recovers the damaged files to a folder beside theirs."""
     many, url = names_pattern(url), shown(url)
     folder = (split_pattern(url)[0] if many else without_query(url)).rstrip("/")
     before, _, last = folder.rpartition("/")

@@ -11,7 +11,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import parse_schema, size_option, split_names
+from resilient_pq.cli.shared_options import Compression, RowGroupBytes, parse_schema, split_names
 
 NAME = "convert"
 EPILOG = epilog(
@@ -47,12 +47,8 @@ def convert(
             " and repetition levels leave the nesting open; @FILE reads it from a file.",
         ),
     ] = None,
-    compression: Annotated[
-        str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
-    ] = "zstd",
-    row_group_bytes: Annotated[
-        int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
-    ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
+    compression: Compression = "zstd",
+    row_group_bytes: RowGroupBytes = "64MiB",  # type: ignore[assignment]  # parsed like an argument
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
 ) -> int:
     """Make a resilient Parquet file of a Trevni file.

@@ -1,4 +1,4 @@
-"""What the numbers mean that `rpq` exits with."""
+"""The exit codes of `rpq`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What signals do to a verb: the first lets it end in its own way, the second ends the process at once."""
+"""Signals to a verb: the first cancels it, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Self
 
 #: Those that ask a process to end. Windows has no SIGHUP.
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-#: Seconds that a verb may take to end before it is told that it does.
+#: Seconds that a cancelled verb may take before a note is printed.
 _PATIENCE = 2.0
 
 
 def leave_when_interrupted() -> None:
-    """Have Ctrl-C end the process without a word while no verb is at work: then nobody is left to be told."""
+    """Let Ctrl-C end the process silently while no verb runs."""
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
         signal.signal(signal.SIGINT, lambda number, _: os._exit(128 + number))
 

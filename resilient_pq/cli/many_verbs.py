@@ -184,7 +184,7 @@ def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:
 
 
 def update_meter(meter: Meter) -> Callable[[rpq.RunSummary], None]:
-    """What moves a bar."""
+    """A function that updates a progress bar."""
 
     def show(summary: rpq.RunSummary) -> None:
         share = summary.num_files / summary.num_found if summary.all_found else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.ledger.saving import Html, check_html, save_html
+from resilient_pq.cli.ledger.html_page import save_html
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
@@ -82,6 +83,10 @@ Verify = Annotated[
         " DST is in the same one.",
     ),
 ]
+Html = Annotated[
+    str | None,
+    typer.Option("--html", metavar="FILE", help="Write the file as a map, and what was lost, as a page of HTML."),
+]
 OnlyDamaged = Annotated[
     bool, typer.Option("--only-damaged", help="Of many files: write nothing of those that are sound.")
 ]
@@ -120,7 +125,7 @@ def recover(
     """
     if len(paths) < 2:
         raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")
-    check_html(html, paths)
+    _check_html(html, paths)
     *copies, dst = paths
     several = ManyOptions(resume, max_files, scheduler, workers_timeout)
     options = {
@@ -154,19 +159,35 @@ def recover(
     return run(work, copies)
 
 
+def _check_html(path: str | None, others: Iterable[str]) -> None:
+    """Refuse a path of the page that is one of the `others`, the inputs and outputs, or in no folder."""
+    if path is None:
+        return
+    if any(_is_same_file(path, other) for other in others):
+        raise typer.BadParameter(f"{path} is one of the files to be recovered or written", param_hint="--html")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise typer.BadParameter(f"there is no folder for {path}", param_hint="--html")
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    if os.path.exists(one) and os.path.exists(other):
+        return os.path.samefile(one, other)
+    return os.path.abspath(one) == os.path.abspath(other.removeprefix("file://"))
+
+
 async def _recover_many(output: Output, src: str, dst: str, several: ManyOptions, options: Mapping[str, Any]) -> int:
     reached, sibling = output.reached, options["schema_from"]
-    async with many.open_worker(several, reached, dst=dst) as doing:
+    async with many.open_worker(several, reached, dst=dst) as worker:
         with output.progress("recovering") as meter:
             results = rpq.recover_many(
-                doing.named(src),
-                doing.named(dst),
-                **{**options, "schema_from": None if sibling is None else doing.named(sibling)},
-                max_files=doing.max_files,
+                worker.named(src),
+                worker.named(dst),
+                **{**options, "schema_from": None if sibling is None else worker.named(sibling)},
+                max_files=worker.max_files,
                 resume=several.resume,
                 storage_options=reached.options,
                 progress=many.update_meter(meter),
-                run=doing.run,
+                run=worker.run,
             )
             summary = await many.report_results(output, results, several)
     written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))

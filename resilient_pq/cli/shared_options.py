@@ -133,6 +133,10 @@ def size_option(name: str, help_text: str) -> Any:
     return typer.Option(name, metavar="SIZE", parser=parse_size, help=help_text)
 
 
+Compression = Annotated[str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")]
+RowGroupBytes = Annotated[int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")]
+
+
 def parse_age(text: str) -> timedelta:
     """A time: ``90s``, ``30m``, ``12h``, ``1d``, ``2w``."""
     match = _AGE.fullmatch(text.strip())

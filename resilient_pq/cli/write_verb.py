@@ -16,7 +16,7 @@ from resilient_pq.cli.input.input_rows import InputRows, open_rows
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import size_option, split_names
+from resilient_pq.cli.shared_options import Compression, RowGroupBytes, size_option, split_names
 from resilient_pq.shell_commands import command
 
 NAME = "write"
@@ -28,7 +28,6 @@ EPILOG = epilog(
     "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
 )
 
-
 Src = Annotated[
     str,
     typer.Argument(
@@ -38,10 +37,8 @@ Src = Annotated[
     ),
 ]
 Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")]
-Compression = Annotated[str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")]
 CompressionLevel = Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")]
 RowGroupRows = Annotated[int | None, typer.Option(metavar="ROWS", help="Rows that close a row group.")]
-RowGroupBytes = Annotated[int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")]
 PageBytes = Annotated[int, size_option("--page-bytes", "Bytes of values, or of dictionary indices, that close a page.")]
 CheckpointEvery = Annotated[
     int, typer.Option(min=0, metavar="N", help="Row groups between checkpoints, at least; 0 for none.")

@@ -185,7 +185,7 @@ async def _open_source(
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """What is converted, and what its report says."""
+    """A conversion: its source, its rows and its schema, and its report."""
 
     source: TrevniSource
     stream: RowStream
@@ -232,7 +232,7 @@ class _Conversion:
         )
 
     def _unverified(self) -> Iterator[str]:
-        """What of the values nothing vouches for."""
+        """Columns and blocks whose values no checksum covers."""
         if not self.verify or not self.source.num_rows:
             return
         columns = needed_columns(self.source.layout.sources[leaf.ordinal] for leaf in self.stream.leaves)
@@ -250,7 +250,7 @@ class _Conversion:
 async def _write(
     conversion: _Conversion, creation: Creation[Writer], policy: OnDamage, progress: Progress | None
 ) -> None:
-    """Write the rows that are kept, and publish them; where there are none though there should be, nothing."""
+    """Write and publish the kept rows; nothing if there are none of a file with rows."""
     source, arriving = conversion.source, conversion.stream.windows()
     async with AsyncExitStack() as stack, aclosing(arriving):
         writer = None if source.num_rows else await stack.enter_async_context(creation)

@@ -42,10 +42,7 @@ _MOST_HEADER_BYTES: Final = 256 * MiB
 
 @dataclass(frozen=True, slots=True)
 class TrevniSource:
-    """A file whose header is understood: its bytes, the tables of its blocks or what is wrong with them, its records.
-
-    `tail` says which version of it is read, and what lies in it costs no request; `notes` are odd and cost no rows.
-    """
+    """An open file: its header, the tables of its blocks or their errors, and its layout; `notes` cost no rows."""
 
     store: ReadStore
     tail: ObjectTail
@@ -117,7 +114,7 @@ def _layout_of(header: Header, schema: Schema | None) -> tuple[Layout, str | Non
 
 
 async def _read_header(store: ReadStore, info: ObjectInfo, data: memoryview | None) -> Header:
-    """The header, which does not say how long it is; what is at hand of the file may be all of it."""
+    """Read the header, whose size is unknown; `data` may be the whole file."""
     data = memoryview(b"") if data is None else data
     if not data and info.size:
         data = memoryview(await store.read_range(info.key, 0, min(info.size, _OPENING_BYTES), pin=info))
@@ -131,7 +128,7 @@ async def _read_header(store: ReadStore, info: ObjectInfo, data: memoryview | No
 async def _read_tables(
     store: ReadStore, tail: ObjectTail, header: Header, options: ReadOptions
 ) -> dict[int, BlockTable | FormatError]:
-    """The table of each column's blocks, which does not say how long it is, or what is wrong with it."""
+    """Read the table of each column's blocks, whose size is unknown, or its error."""
     tables: dict[int, BlockTable | FormatError] = {}
     size, starts = tail.info.size, header.starts
     ends = {position: start + _TABLE_BYTES for position, start in enumerate(starts)}
@@ -168,7 +165,7 @@ def _table_in(
 async def _fetched(
     store: ReadStore, tail: ObjectTail, ranges: Sequence[ByteRange], options: ReadOptions
 ) -> AsyncGenerator[tuple[int, memoryview], None]:
-    """The bytes of ranges, each with its number, as they arrive; those at hand cost no request."""
+    """The bytes of ranges, each with its number, as they arrive; ranges in the tail cost no request."""
     places = [ObjectRange(tail.info, wanted) for wanted in ranges]
     groups = fetch_groups(store, places, group_bytes=1, options=options.fetch, tail=tail)
     async with aclosing(groups) as arriving:
@@ -192,7 +189,7 @@ def _num_rows(header: Header, tables: Mapping[int, BlockTable | FormatError], no
 
 
 def _unowned_bytes(tables: Mapping[int, BlockTable | FormatError], size: int) -> Iterator[str]:
-    """Bytes that no column has, or several do: its writers leave none, so something is not as it was written."""
+    """Bytes of no column, or of several: writers leave none, so the file changed."""
     known = sorted((table for table in tables.values() if isinstance(table, BlockTable)), key=lambda table: table.start)
     if len(known) < len(tables):
         return

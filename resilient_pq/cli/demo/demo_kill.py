@@ -19,7 +19,7 @@ from resilient_pq.errors import RecoveryError, ResilientPQError
 
 #: Share of the rows after which the writer is killed.
 HALF_WAY = 0.5
-#: A writer at the end of its rows tells fifty times a second how much is stored by now.
+#: A writer at the end of its rows reports fifty times a second.
 MAX_REPORTS_AT_END = 100
 
 
@@ -35,7 +35,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the writer is: the share of all rows, the rows that it took, and those that survive it."""
+    """The progress of the writer: the share of all rows, the rows that it accepted, and those that are stored."""
 
     share: float = 0.0
     accepted: int = 0
@@ -89,11 +89,11 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
                     f"the writer ended before the demo could kill it: {how}",
                     hint="if memory ran out, write fewer rows: --rows",
                 )
-            # Not just after it told something, but anywhere between.
+            # Kill it at any moment between two reports.
             await asyncio.sleep(random.random() * 3 * (time.monotonic() - began) / told)
             process.kill()
             seconds = time.monotonic() - began
-            async for progress in reports:  # what it still told before it died
+            async for progress in reports:  # reports before it died
                 last = progress
         await process.wait()  # or a second kill takes the exit status that asyncio waits for
         return Killed(process.pid, last, seconds)
@@ -104,7 +104,7 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
 
 
 async def _reports(stdout: asyncio.StreamReader) -> AsyncGenerator[Progress, None]:
-    """What the writer tells; the line that it was killed in the middle of is left out."""
+    """The reports of the writer, without a line that the kill cut off."""
     while (line := await stdout.readline()).endswith(b"\n"):
         told = from_line(line)
         if isinstance(told, ResilientPQError):

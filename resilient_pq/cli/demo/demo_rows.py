@@ -34,7 +34,7 @@ Pieces = AsyncGenerator[tuple[Any, float], None]
 
 @dataclass(frozen=True, slots=True)
 class DemoStream:
-    """The Arrow schema of rows, and the rows in order, in pieces that are small beside the whole."""
+    """The Arrow schema of rows, and the rows in order, in many small pieces."""
 
     schema: Any
     pieces: Pieces

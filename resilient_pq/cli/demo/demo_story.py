@@ -1,4 +1,4 @@
-"""What the demo does, told scene by scene while it happens."""
+"""The demo, printed step by step."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Story:
         return report
 
     async def _read_back(self) -> dict[str, Any]:
-        """What reading the recovered file showed, for the document."""
+        """Read the recovered file and compare it; the result is for the document."""
         began = time.monotonic()
         async with rpq.open(self.place.recovered_url, storage_options=self.place.storage_options) as file:
             async with self.source.open() as written:

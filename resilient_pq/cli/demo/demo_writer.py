@@ -50,7 +50,7 @@ async def write(job: Job) -> None:
 
 
 async def _wait(writer: rpq.Writer) -> None:
-    """Until the end of stdin: whoever was to kill us is gone then."""
+    """Wait for the end of stdin: the process that should kill this one is gone then."""
     end = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
     while not end.done():
         _tell(Progress(1.0, writer.num_rows, writer.num_rows_stored))
@@ -68,7 +68,7 @@ def main() -> int:
     try:
         asyncio.run(write(from_line(sys.stdin.readline().encode())))
     except BrokenPipeError:
-        return 1  # nobody listens any more
+        return 1  # the reader of stdout is gone
     except ResilientPQError as error:
         _tell(error.detached())
         return 1

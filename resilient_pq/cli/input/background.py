@@ -1,4 +1,4 @@
-"""Blocking iteration beside the event loop."""
+"""Blocking iterators in a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 
 def _nothing() -> None:
-    """What does not wait needs not be woken."""
+    """Nothing to stop."""
 
 
 async def in_background(

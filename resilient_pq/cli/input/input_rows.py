@@ -131,7 +131,7 @@ def _open_file(src: str) -> StoppableFile:
 
 
 def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
-    """The items of a reader; whoever reads them closes the file."""
+    """The items of a reader, which close the file at their end."""
     with file:
         yield from items
 

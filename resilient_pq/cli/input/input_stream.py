@@ -21,7 +21,7 @@ class StoppableFile(io.FileIO):
     """A local file, pipe or terminal; a read that waits for bytes is ended by `stop`, from any thread."""
 
     def __init__(self, file: str | int) -> None:
-        """Open a path, without waiting for whoever is to write to a pipe, or take over a descriptor."""
+        """Open a path, without waiting for the writer of a pipe, or take over a descriptor."""
         super().__init__(file, opener=_open_at_once)
         self._stopped = threading.Event()
         self._closing = threading.Lock()
@@ -95,7 +95,7 @@ class InputStream(io.RawIOBase):
         return self._stream.seek(offset, whence)
 
     def readinto(self, buffer: Any, /) -> int:
-        """What is there, at least one byte before the end."""
+        """Read what is there, at least one byte before the end."""
         view = memoryview(buffer).cast("B")
         if self._head:
             count = min(len(view), len(self._head))

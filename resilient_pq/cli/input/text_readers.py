@@ -68,9 +68,9 @@ def read_csv(stream: InputStream, name: str, text_options: TextOptions) -> Itera
 
 
 def _parse_csv(block: bytes, schema: Any) -> Any:
-    """A block; the first one, which has the header, tells the types of all."""
+    """Parse a block; the first one has the header, and its types are those of all."""
     csv, pa = import_module("pyarrow.csv"), import_module("pyarrow")
-    # Columns may have the same name, so they are told apart by their numbers.
+    # Columns may have the same name, so they are named by numbers.
     numbers = [str(number) for number in range(len(schema or ()))]
     table = csv.read_csv(
         pa.BufferReader(block),
@@ -101,7 +101,7 @@ def read_json_lines(stream: InputStream, name: str, text_options: TextOptions) -
 
 
 def _parse_first_json(block: bytes, as_written: Collection[str]) -> Any:
-    """The first block, which tells the types."""
+    """Parse the first block, whose types are those of all."""
     pa = import_module("pyarrow")
     table = _parse_json(block)
     times = [field.name for field in table.schema if field.name in as_written and pa.types.is_timestamp(field.type)]
@@ -118,7 +118,7 @@ def _parse_json(block: bytes, **options: Any) -> Any:
 
 
 def _blocks(stream: InputStream, name: str, text_options: TextOptions, form: _Lines) -> Iterator[tuple[bytes, str]]:
-    """Blocks of whole lines that are not blank, each with what to tell where it cannot be understood."""
+    """Blocks of whole lines that are not blank, each with the hint for an error in it."""
     first_line, is_first, types_from = 1, True, 0
     for whole in _whole_lines(stream, name, text_options, form):
         lines = whole.count(b"\n")

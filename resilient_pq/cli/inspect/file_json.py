@@ -1,4 +1,4 @@
-"""What is known of a file that was opened, as JSON."""
+"""The JSON document of `rpq inspect`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resilient_pq.reader.read_plan import chunk_read
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What is asked for beside, or instead of, the summary."""
+    """The sections asked for instead of the summary."""
 
     schema: bool
     row_groups: bool

@@ -1,4 +1,4 @@
-"""What a footer says of a file, as plain values: for text and for JSON. Nothing is read here, nothing printed."""
+"""The contents of a footer as plain values, for text and for JSON. Pure."""
 
 from __future__ import annotations
 

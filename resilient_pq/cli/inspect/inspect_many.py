@@ -67,7 +67,7 @@ async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, 
             states.add(result.facts["state"] or "no resilient file", result.url)
 
     with warnings.catch_warnings(), output.progress("reading") as meter:
-        # How many are incomplete is told with the states; each would warn by itself.
+        # The states have the number of incomplete files; each file would warn.
         warnings.simplefilter("ignore", rpq.IncompleteFileWarning)
         results = each_of_many(
             "inspect",

@@ -1,4 +1,4 @@
-"""`rpq inspect`: what files are made of, told from their footers."""
+"""`rpq inspect`: the contents of files by their footers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ledger says, in words: the headline, what was lost, and each page of the map. Pure."""
+"""A ledger in words: the headline, the lost rows, and each page of the map. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DamagedPlace:
 
 
 def headline(ledger: Ledger) -> str:
-    """How many rows were kept, in a sentence."""
+    """A sentence with the numbers of rows."""
     kept, lost = ledger.rows_kept, ledger.rows_lost
     if lost is None:
         told = f"{counted(kept, 'row')} kept, and {rows_lost_words(ledger)} lost"
@@ -66,7 +66,7 @@ def headline(ledger: Ledger) -> str:
 
 
 def rows_lost_words(ledger: Ledger) -> str:
-    """How many rows are lost."""
+    """The number of lost rows, as words."""
     if ledger.rows_lost is None:
         known = ledger.rows_lost_at_least
         return f"{counted(known, 'row')} and others that cannot be counted" if known else "rows that cannot be counted"
@@ -74,7 +74,7 @@ def rows_lost_words(ledger: Ledger) -> str:
 
 
 def nulled_words(ledger: Ledger) -> str:
-    """What is said of rows that lost the values of a column."""
+    """The words for rows that lost the values of a column."""
     apart = ledger.on_damage == "columns"
     return "are missing from a column's output" if apart else "have nulls where values were lost"
 
@@ -104,7 +104,7 @@ def lost_rows(ledger: Ledger) -> list[LostRows]:
 
 
 def _continues(before: RowsFate, fate: RowsFate) -> bool:
-    """Whether rows follow on others of their row group that fared like them."""
+    """Whether rows follow others of their row group with the same fate."""
     if None in (before.first_row, before.num_rows, fate.first_row, fate.num_rows):
         return False
     follows = (before.first_row or 0) + (before.num_rows or 0) == fate.first_row
@@ -137,7 +137,7 @@ def harmed_places(ledger: Ledger) -> list[DamagedPlace]:
 
 
 def _alike(region: Region) -> tuple[object, ...]:
-    """What a table tells of a region once for all its neighbours."""
+    """The key of a region: neighbours with the same one are a place."""
     missing = region.size == 0
     return region.source, missing, region.row_group, region.column, region.what, what_became(region), region.reason
 
@@ -163,7 +163,7 @@ def _harmed(run: Sequence[Region]) -> DamagedPlace:
 
 
 def what_became(region: Region) -> str:
-    """Of a page, or of other bytes, in a word or two."""
+    """The fate of a page, or of other bytes, in a word or two."""
     if region.state is None:
         return str(region.use)
     named = region.mended is not None and region.confidence is not None
@@ -184,7 +184,7 @@ def place_of(region: Region) -> str:
 
 
 def bytes_of(region: Region, size: int | None = None) -> str:
-    """Where a region lies, and how many bytes of it there are; `size` where others lie between."""
+    """The offsets of a region, and its size, which is `size` if other bytes lie between."""
     size = region.size if size is None else size
     if not size:
         return f"not there; it should begin at {region.start:,}"
@@ -193,7 +193,7 @@ def bytes_of(region: Region, size: int | None = None) -> str:
 
 
 class Describer:
-    """Tells what the segments of a ledger's map are."""
+    """Describes the segments of a ledger's map."""
 
     def __init__(self, ledger: Ledger) -> None:
         """Look up once what all pages of a row group have in common."""
@@ -205,7 +205,7 @@ class Describer:
             before = None if before is None or num_rows is None else before + num_rows
 
     def lines(self, segment: GridSegment) -> Iterator[str]:
-        """Of one page, everything that is known of it; of several, what they have in common."""
+        """Lines about a page, or about what several pages have in common."""
         if len(segment.pages) > 1:
             yield from _together(segment.pages)
             return

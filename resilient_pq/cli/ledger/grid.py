@@ -15,7 +15,7 @@ from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, Region
 #: From the best to the worst, as they are declared.
 STATES = tuple(PageState)
 _BADNESS = {state: badness for badness, state in enumerate(STATES)}
-#: What nobody needs to look at.
+#: States without damage.
 UNHARMED = frozenset({PageState.WHOLE, PageState.UNREAD})
 
 
@@ -28,7 +28,7 @@ class Band:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of neighbours."""
         return self.last - self.first + 1
 
 
@@ -42,7 +42,7 @@ class GridSegment:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The pages of a band of columns in a band of row groups; `apart` if each segment is one page."""
+    """The pages of a band of columns in a band of row groups; `apart` says that each segment is one page."""
 
     segments: tuple[GridSegment, ...]
     counts: dict[PageState, int]
@@ -87,7 +87,7 @@ def grid(ledger: Ledger, *, max_columns: int, max_row_groups: int, max_segments:
 
 
 def bands(harmed: Sequence[bool], limit: int) -> tuple[Band, ...]:
-    """At most `limit` bands of neighbours; harmed ones are drawn apart if possible."""
+    """At most `limit` bands of neighbours; harmed ones are bands of their own if possible."""
     count = len(harmed)
     if count <= limit:
         return tuple(Band(number, number) for number in range(count))
@@ -116,7 +116,7 @@ def _cell(chunks: dict[tuple[int, int], list[Region]], down: Band, across: Band,
         for page in sorted(chunks.get((row_group, column), ()), key=_in_chunk)
     ]
     if several:
-        # The places of so many pages say nothing; how many of them fare how does.
+        # Many pages are drawn by the number of each state, not by their places.
         states = counted_states(pages)
         worst = list(states)[-limit:]
         segments = [GridSegment(state, tuple(page for page in pages if page.state is state)) for state in worst]

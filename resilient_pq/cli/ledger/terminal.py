@@ -122,7 +122,7 @@ def _column(ledger: Ledger, band: Band) -> str:
 
 
 def _cut(name: str, size: int, plain: bool) -> str:
-    """The end of a name tells more than its beginning: paths of nested columns begin alike."""
+    """Cut the beginning of a name: paths of nested columns begin alike."""
     name = name.encode("ascii", "backslashreplace").decode() if plain else name
     if len(name) <= size:
         return name

@@ -1,4 +1,4 @@
-"""Which uploads are meant: those of an object, those below a prefix, or those whose names match a pattern."""
+"""The uploads of an object, of a prefix, or of names that match a pattern."""
 
 from __future__ import annotations
 

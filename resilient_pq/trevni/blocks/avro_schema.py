@@ -168,7 +168,7 @@ class _Walk:
 
 
 def _logical(kind: str, schema: dict[str, Any], physical: LeafType) -> Logical | None:
-    """What values mean besides; None where that is nothing, or nothing that is known."""
+    """The logical type of values; None if there is none that is known."""
     name = schema.get("logicalType")
     if not isinstance(name, str):
         return None

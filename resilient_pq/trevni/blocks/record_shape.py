@@ -111,7 +111,7 @@ NULL: Final = Scalar(None, LEAF_TYPES[ValueType.NULL], is_null=True)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A node on the way to a leaf that may be there any number of times, or not; a column tells by its lengths."""
+    """An optional or repeated node on the way to a leaf; the lengths are those of a column."""
 
     lengths: int
     is_repeated: bool
@@ -119,7 +119,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class LeafSource:
-    """Where a leaf comes from: a column, None where all are null, and the steps to it."""
+    """The source of a leaf: a column, None if it is always null, and the steps to it."""
 
     column: int | None
     steps: tuple[Step, ...] = ()
