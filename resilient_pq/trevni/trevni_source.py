@@ -24,7 +24,7 @@ from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.trevni.blocks import avro_schema, column_names, dremel, record_shape
 from resilient_pq.trevni.blocks.block_levels import read_block
 from resilient_pq.trevni.blocks.column_reader import Loss
-from resilient_pq.trevni.blocks.file_header import BlockTable, Header, NeedMoreBytes, read_block_table, read_header
+from resilient_pq.trevni.blocks.file_header import BlockTable, Header, NeedLongerPrefix, read_block_table, read_header
 from resilient_pq.trevni.blocks.record_shape import Layout
 from resilient_pq.trevni.blocks.row_windows import RowReader, Window, WindowRows, needed_columns, placed_rows
 from resilient_pq.trevni.blocks.trevni_metadata import AVRO_SCHEMA
@@ -118,7 +118,7 @@ async def _read_header(store: ReadStore, info: ObjectInfo, data: memoryview | No
     data = memoryview(b"") if data is None else data
     if not data and info.size:
         data = memoryview(await store.read_range(info.key, 0, min(info.size, _OPENING_BYTES), pin=info))
-    while isinstance(found := read_header(data, info.size), NeedMoreBytes):
+    while isinstance(found := read_header(data, info.size), NeedLongerPrefix):
         if found.end > _MOST_HEADER_BYTES:
             raise UnsupportedError(f"the header has more than {_MOST_HEADER_BYTES:,} bytes")
         data = memoryview(b"".join([data, await store.read_range(info.key, len(data), found.end, pin=info)]))
@@ -140,7 +140,7 @@ async def _read_tables(
             async for index, data in arriving:
                 position = positions[index]
                 found = _table_in(data, ranges[index].start, header, position, size)
-                if isinstance(found, NeedMoreBytes):
+                if isinstance(found, NeedLongerPrefix):
                     following[position] = found.end
                 elif isinstance(found, FormatError) and position in again:
                     again.discard(position)
@@ -153,7 +153,7 @@ async def _read_tables(
 
 def _table_in(
     data: memoryview, offset: int, header: Header, position: int, size: int
-) -> BlockTable | FormatError | NeedMoreBytes:
+) -> BlockTable | FormatError | NeedLongerPrefix:
     if len(data) > _MOST_HEADER_BYTES:
         return FormatError(f"the table of blocks has more than {_MOST_HEADER_BYTES:,} bytes")
     try:

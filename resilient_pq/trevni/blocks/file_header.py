@@ -43,7 +43,7 @@ class Version(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NeedMoreBytes:
+class NeedLongerPrefix:
     """More bytes are needed, at least up to `end`."""
 
     end: int
@@ -98,13 +98,13 @@ class BlockTable:
             return np.frombuffer(data, np.uint8), verified
 
 
-def read_header(data: memoryview, size: int) -> Header | NeedMoreBytes:
+def read_header(data: memoryview, size: int) -> Header | NeedLongerPrefix:
     """The header of a file, of its beginning and its size."""
     try:
         return _read_header(data, size)
     except (IndexError, struct.error):
         if len(data) < size:
-            return NeedMoreBytes(min(max(2 * len(data), _LEAST_READ), size))
+            return NeedLongerPrefix(min(max(2 * len(data), _LEAST_READ), size))
         raise TornFileError(f"the file ends after {size:,} bytes, within its header") from None
     except EncodingError as error:
         raise FormatError(f"the header does not parse: {error.message}") from error
@@ -177,7 +177,7 @@ def _check_parents(columns: Sequence[ColumnMetadata]) -> None:
 
 def read_block_table(
     data: memoryview, offset: int, header: Header, position: int, size: int
-) -> BlockTable | NeedMoreBytes:
+) -> BlockTable | NeedLongerPrefix:
     """Read the table of the blocks of a column from bytes that begin at `offset` of the file."""
     column, start = header.columns[position], header.starts[position]
     if not header.size <= start <= size - _COUNT:
@@ -187,7 +187,7 @@ def read_block_table(
     except (IndexError, struct.error):
         end = offset + len(data)
         if end < size:
-            return NeedMoreBytes(min(max(end + len(data), start + _LEAST_READ), size))
+            return NeedLongerPrefix(min(max(end + len(data), start + _LEAST_READ), size))
         raise TornFileError("the file ends within the table of the column's blocks", where=column.where) from None
     except EncodingError as error:
         raise FormatError(f"the table of blocks does not parse: {error.message}", where=column.where) from error
