@@ -1,7 +1,7 @@
-"""An error, and what it names as causes and contexts, on the way to another process.
+"""Errors with their causes and contexts, as they are pickled for another process.
 
-Python pickles an error without what caused it. tblib, which Dask uses, pickles that too, but fails of an error that is
-in a group which is its own context, and of a cause that cannot be pickled: then all that arrives is a text.
+Python pickles an error without its cause. tblib, which Dask uses, pickles causes, but fails for an error in a group
+that is its own context, and for a cause that cannot be pickled: then only a text arrives.
 """
 
 from __future__ import annotations
@@ -11,20 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Class, arguments and attributes of an error that is restored without being made anew.
+#: Class, arguments and attributes of an error that is restored without a call of its constructor.
 Parts = tuple[type[BaseException], tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An error of a chain, without those that it names.
-
-    Attributes:
-        content: What it is made of; of another library's, as that pickles it.
-        cause: Which of the chain is its `__cause__`.
-        context: Which one is its `__context__`.
-        suppresses: Its `__suppress_context__`.
-    """
+    """An error of a chain, its content pickled if its class is another library's; cause and context are positions."""
 
     content: Parts | bytes
     cause: int | None
@@ -45,12 +38,7 @@ class Link:
 
 
 def links_of(error: BaseException, parts: Callable[[BaseException], Parts | None]) -> list[Link]:
-    """An error and all that it names, itself first; what leads back to one of them is left out.
-
-    Args:
-        error: The error.
-        parts: What an error of ours is made of; None of another library's.
-    """
+    """An error, then its causes and contexts, without cycles; `parts` gives None for errors of other libraries."""
     chain: list[BaseException] = [error]
     known = {id(error)}
 
@@ -71,7 +59,7 @@ def links_of(error: BaseException, parts: Callable[[BaseException], Parts | None
 
 
 def restored(links: Sequence[Link]) -> Any:
-    """The first error of a chain, which names the others as it did."""
+    """The first error of a chain, with its causes and contexts."""
     chain = [link.restored() for link in links]
     for error, link in zip(chain, links, strict=True):
         error.__cause__ = None if link.cause is None else chain[link.cause]
@@ -81,7 +69,7 @@ def restored(links: Sequence[Link]) -> Any:
 
 
 def _pickled(error: BaseException) -> bytes:
-    """An error of another library; in its words where it cannot be pickled, or is a group, which may hold the chain."""
+    """An error of another library; as text if it cannot be pickled, or is a group, which may hold the chain."""
     try:
         if isinstance(error, BaseExceptionGroup):
             raise pickle.PicklingError

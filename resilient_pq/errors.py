@@ -1,6 +1,6 @@
 """Every error that resilient_pq raises on purpose, in one tree.
 
-Any room may import this module; how errors are pickled is beside it, in `error_chains`::
+Any package may import this module; `error_chains` pickles errors::
 
     ResilientPQError                      .hint, .where
     ├─ FormatError (ValueError)           the bytes are not what Parquet says they should be

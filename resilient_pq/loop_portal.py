@@ -1,6 +1,6 @@
-"""The event loop of those who block: one for the process, in a thread of its own.
+"""The event loop of `resilient_pq.sync`: one for the process, in a thread of its own.
 
-So what blocks works in a script, in a notebook whose loop is busy already, and from several threads at once.
+So blocking calls work in a script, in a notebook with a running loop, and from several threads at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from resilient_pq.errors import UnsupportedError
 
-#: Threads of the loop, at most; they begin when they are needed.
+#: Threads of the loop, at most; they are started on demand.
 _MAX_THREADS: Final = 128
 
 
@@ -30,12 +30,12 @@ class Portal:
         self._thread: threading.Thread | None = None
         self._inherited: asyncio.AbstractEventLoop | None = None
         self._leaving = False
-        self._closing: set[asyncio.Task[Any]] = set()  # what nobody else keeps
+        self._closing: set[asyncio.Task[Any]] = set()  # tasks need a reference
 
     def begin_anew(self) -> None:
-        """Begin with another loop: in a forked process the thread is missing that ran the one at hand."""
+        """Begin with another loop in a forked process, where the thread of the loop is missing."""
         self._lock = threading.Lock()
-        # It is kept as it is: to close it would take the files out of its poll, which the other process waits at.
+        # Closing the old loop would remove its files from the poll that the parent process waits at.
         self._inherited, self._loop = self._loop, None
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -50,11 +50,7 @@ class Portal:
             return self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run to the end; an interrupt cancels it, and is raised when it has ended.
-
-        Raises:
-            UnsupportedError: Called in the loop's own thread, which would wait for itself.
-        """
+        """Run a coroutine, which an interrupt cancels; an UnsupportedError in the thread of the loop itself."""
         loop = self._running()
         if self._is_here():
             coroutine.close()
@@ -77,7 +73,7 @@ class Portal:
             raise
 
     def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run to the end what closes something; from the loop's own thread, as by its garbage collector, later."""
+        """Run a coroutine that closes something; in the thread of the loop, as by the garbage collector, later."""
         if self._leaving:
             coroutine.close()
         elif self._is_here():
@@ -88,7 +84,7 @@ class Portal:
             self.run(coroutine)
 
     def leave(self) -> None:
-        """The interpreter ends, and the thread with it: whatever is let go of from now on has nobody to close it."""
+        """Close nothing any more: the interpreter ends, and the thread with it."""
         self._leaving = True
 
     def _is_here(self) -> bool:

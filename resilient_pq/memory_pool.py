@@ -1,11 +1,11 @@
-"""Room for large arrays: memory that is mapped in huge pages, used again when it is free, and given back.
+"""A pool of memory for large arrays: extents of huge pages, which are reused and returned to the system.
 
-A heap faults its memory in page by page of 4 KiB, which costs more than decoding or copying what goes into it; it
-keeps what was freed in pieces between what is smaller and lives on; and every thread has a heap of its own. Here all
-threads share a few large mappings. Arrays take extents of them, first fit, and an extent is free again when the last
-view of its array is gone: nothing keeps memory alive but the arrays that lie in it. What is free and was filled before
-is taken first (it costs no faults, and may be in the caches). Of that a little is kept; the rest the system may take
-whenever memory is short, and where it did not, what is filled again costs no faults either.
+A heap faults its memory in by pages of 4 KiB, which costs more than decoding or copying data into it; it keeps freed
+memory in pieces between smaller allocations; and every thread has a heap of its own. This pool shares a few large
+mappings among all threads. An array takes the first extent that fits, and the extent is free again when the last view
+of the array is gone. Free extents that were filled before are taken first: they cost no page faults, and may be in the
+caches. A little free memory is kept; the system may take the rest whenever memory is short, and until then refilling it
+costs no page faults either.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from numpy.typing import NDArray
 
 from resilient_pq.units import KiB, MiB
 
-#: Bytes from which on room is mapped: what a heap's page faults would cost is then more than what an extent does.
+#: Bytes from which on an array takes an extent, which then costs less than the page faults of a heap.
 _MAPPED: Final = 64 * KiB
-#: Extents are whole pages of the system: what is free can go back to it.
+#: Extents are whole pages of the system, so that free ones can be returned to it.
 _GRAIN: Final = mmap.PAGESIZE
 #: Huge pages of x86-64, and of ARM with small pages of 4 KiB; others make huge pages where they can.
 _HUGE: Final = 2 * MiB
-#: Mapped memory is shared with forked processes unless it is told not to be; Windows knows neither.
+#: Forked processes get a copy of the mappings; Windows has neither fork nor these flags.
 _PRIVATE: Final[dict[str, int]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 )
-#: How a part of a mapping goes back to the system: with MADV_FREE it takes it when memory is short, and until then what
-#: is filled again costs no faults. Where there is none (Linux before 4.5, Windows) MADV_DONTNEED does it at once.
+#: Returns a part of a mapping to the system: with MADV_FREE when memory is short, and until then refilling costs no
+#: page faults; without it (Linux before 4.5) MADV_DONTNEED does it at once. Windows has neither.
 _GIVE_BACK: Final[int | None] = getattr(
     mmap, "MADV_FREE", getattr(mmap, "MADV_DONTNEED", None) if sys.platform == "linux" else None
 )
-#: Bytes of a mapping, at least. Where no part of one can be given back, every array has its own.
+#: Bytes of a mapping, at least. Where no part of one can be returned, every array has its own.
 _SLAB: Final = 0 if _GIVE_BACK is None else 32 * MiB
-#: Bytes of free memory that are kept: a row group's, which the next one needs.
+#: Bytes of free memory that are kept: those of a row group, for the next one.
 _MOST_KEPT: Final = 64 * MiB
-#: Bytes of mappings that stay though nothing lives in them, between these two: an eighth of the machine's memory. The
-#: system may have them whenever it wants; a second table of 1 GB is read in two thirds of the time where it did not.
+#: Bounds of the bytes of unused mappings that stay, an eighth of the machine's memory. The system may take it;
+#: if it does not, a second table of 1 GB is read in two thirds of the time.
 _MAPPED_BETWEEN: Final = (512 * MiB, 2048 * MiB)
 
 
@@ -53,7 +53,7 @@ def _most_mapped() -> int:
     least, most = _MAPPED_BETWEEN
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # it does not say
+    except (AttributeError, OSError, ValueError):  # the system does not say
         return least
     return min(max(memory // 8, least), most)
 
@@ -62,16 +62,12 @@ _MOST_MAPPED: Final = _most_mapped()
 
 
 class _Slab:
-    """A mapping, and which of its extents are free: `warm` ones are kept, `cold` ones the system may have."""
+    """A mapping and its free extents: `warm` ones are kept, `cold` ones were returned to the system."""
 
     __slots__ = ("address", "cold", "mapping", "shift", "size", "warm")
 
     def __init__(self, size: int) -> None:
-        """Map `size` bytes.
-
-        Raises:
-            OSError: There is not that much, or a process may have only so many mappings.
-        """
+        """Map `size` bytes; an OSError where the system refuses."""
         self.mapping = mmap.mmap(-1, size + (_HUGE if size >= _HUGE else 0), **_PRIVATE)
         address = int(np.frombuffer(self.mapping, np.uint8).__array_interface__["data"][0])
         self.shift = -address % _HUGE if size >= _HUGE else 0
@@ -84,7 +80,7 @@ class _Slab:
                 self.mapping.madvise(mmap.MADV_HUGEPAGE)
 
     def cool(self, start: int, size: int) -> None:
-        """Give a free extent that is in neither list back to the system."""
+        """Return a free extent, which is in neither list, to the system."""
         if _GIVE_BACK is not None:
             with suppress(OSError):  # memory that is locked stays where it is
                 self.mapping.madvise(_GIVE_BACK, self.shift + start, size)
@@ -92,7 +88,7 @@ class _Slab:
 
     @property
     def unused(self) -> bool:
-        """Whether all of it is free, and the system may have its memory."""
+        """Whether all of it is free and was returned to the system."""
         return self.cold.sizes == [self.size]
 
 
@@ -106,7 +102,7 @@ class _Extents:
         self.sizes: list[int] = []
 
     def take(self, size: int) -> int | None:
-        """Take the front of the first extent that is large enough; gives where it starts."""
+        """Take the front of the first extent that is large enough, and return its start."""
         for at, found in enumerate(self.sizes):
             if found >= size:
                 start = self.starts[at]
@@ -140,44 +136,36 @@ class _Extents:
 
 
 class _Pool:
-    """The mappings of this process.
-
-    Attributes:
-        here: The one that gives room now.
-    """
+    """The mappings of a process; `here` is the pool of this one."""
 
     here: ClassVar[_Pool]
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._changing = False  # by a thread that has the lock: what it interrupts itself with may have it again
+        self._changing = False  # by the thread with the lock, whose finalizers and signal handlers may take it again
         self._slabs: list[_Slab] = []
         self._warm = 0
         self._returned: deque[tuple[_Slab, int, int]] = deque()
 
     def take(self, size: int) -> tuple[_Slab, int]:
-        """An extent of `size` bytes: its mapping, and where in it it starts.
-
-        Raises:
-            OSError: There is none, and none can be mapped; or a finalizer or a signal handler asks amid this.
-        """
+        """Take an extent: its mapping, and its start; an OSError if none can be mapped, or amid another call."""
         with self._lock:
             if self._changing:
-                raise BlockingIOError("this thread is taking or giving room")
+                raise BlockingIOError("this thread is changing the pool")
             self._changing = True
             try:
-                return self._found(size)
+                return self._find(size)
             finally:
                 self._changing = False
 
-    def _found(self, size: int) -> tuple[_Slab, int]:
+    def _find(self, size: int) -> tuple[_Slab, int]:
         self._sort_in()
         for slab in self._slabs:
             start = slab.warm.take(size)
             if start is not None:
                 self._warm -= size
                 return slab, start
-        self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
+        self._shrink(self._warm - size)  # the new extent counts as kept memory
         for slab in self._slabs:
             start = slab.cold.take(size)
             if start is not None:
@@ -185,7 +173,7 @@ class _Pool:
         wanted = size if size > _SLAB // 2 else _SLAB
         try:
             slab = _Slab(wanted)
-        except OSError:  # a process may have only so much mapped: what nothing lives in gives way
+        except OSError:  # a process may have only so much mapped: unmap what is unused
             self._shrink(0)
             self._unmap(0)
             slab = _Slab(wanted)
@@ -195,16 +183,16 @@ class _Pool:
         return slab, start
 
     def give(self, slab: _Slab, start: int, size: int) -> None:
-        """Take an extent back. May be called anywhere, also by a finalizer where this very thread holds the lock."""
+        """Take an extent back; callable anywhere, also by a finalizer of the thread that holds the lock."""
         self._returned.append((slab, start, size))
-        if self._lock.acquire(blocking=False):  # else it is sorted in when room is next taken or given
+        if self._lock.acquire(blocking=False):  # else the next call sorts it in
             try:
                 self._tidy(_MOST_KEPT)
             finally:
                 self._lock.release()
 
     def _tidy(self, most: int) -> None:
-        """Keep at most so much of what is free; with the lock, and not where this interrupts a change."""
+        """Keep at most so many free bytes; with the lock, and not amid a change."""
         if self._changing:
             return
         self._changing = True
@@ -224,7 +212,7 @@ class _Pool:
             self._shrink(_MOST_KEPT)
 
     def _shrink(self, most: int) -> None:
-        """Keep at most so much: what lies in front stays, for there room is looked for first."""
+        """Keep at most so many free bytes: those in front, which are taken first."""
         most = max(most, 0)
         if self._warm <= most:
             return
@@ -236,7 +224,7 @@ class _Pool:
         self._unmap(_MOST_MAPPED)
 
     def _unmap(self, most: int) -> None:
-        """Of the mappings that nothing lives in keep some: those in front, for there room is looked for first."""
+        """Keep at most so many bytes of unused mappings: those in front, which are taken first."""
         mapped = 0
         for slab in [slab for slab in self._slabs if slab.unused]:
             mapped += slab.size
@@ -249,7 +237,7 @@ class _Pool:
 
     @property
     def kept(self) -> int:
-        """Bytes that are free and not given back."""
+        """Bytes that are free and not returned to the system."""
         with self._lock:
             self._tidy(_MOST_KEPT)
             return self._warm
@@ -260,7 +248,7 @@ def _in_grains(size: int) -> int:
 
 
 def _begin_anew() -> None:
-    """In a forked process the thread is missing that may have held the lock: its lists are what it left behind."""
+    """Begin with an empty pool in a forked process, where the thread that held the lock is missing."""
     _Pool.here = _Pool()
 
 
@@ -270,7 +258,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Lease:
-    """What an array and all its views have as their base: when the last of them is gone, the extent is free."""
+    """The base of an array and all its views: when the last of them is gone, the extent is free."""
 
     __slots__ = ("__array_interface__", "_extent", "_pool")
 
@@ -286,31 +274,20 @@ class _Lease:
         }
 
     def keep(self, size: int) -> None:
-        """Give back what lies behind the first `size` bytes."""
+        """Return the memory behind the first `size` bytes to the pool."""
         slab, start, whole = self._extent
         if size < whole:
             self._extent = slab, start, size
             self._pool.give(slab, start + size, whole - size)
 
     def __del__(self) -> None:
-        # Without an extent where none could be taken.
+        # There is no extent if none could be taken.
         if hasattr(self, "_extent"):
             self._pool.give(*self._extent)
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array whose values are not set: memory that is filled once and kept, or scratch that is soon let go of.
-
-    A large one takes an extent of mapped memory, which is free again when the array and all its views are gone.
-
-    Args:
-        shape: Its shape.
-        dtype: Its type, one without fields.
-
-    Raises:
-        MemoryError: There is not so much.
-        ValueError: No array has that shape.
-    """
+    """An array whose values are not set, of a type without fields; a large one takes an extent of the pool."""
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
     if size < _MAPPED:
@@ -323,10 +300,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def front(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The first `count` items of an array that `empty` gave, without holding on to much memory behind them.
-
-    For what had to be given more room than it took. Nothing else may look at the array.
-    """
+    """The first `count` items of an array of `empty`, which nothing else may use; most memory behind them is freed."""
     lease = array.base
     part = array[:count]
     if isinstance(lease, _Lease):
@@ -336,5 +310,5 @@ def front(array: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def give_back(keep: int = 0) -> None:
-    """Give free memory back to the system, all but `keep` bytes of it."""
+    """Return free memory to the system, all but `keep` bytes of it."""
     _Pool.here.shrink(keep)

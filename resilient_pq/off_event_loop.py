@@ -1,7 +1,7 @@
-"""Work that would keep the event loop busy for long: it is done in a thread.
+"""Work that would block the event loop for long, done in a thread.
 
-To hand a call to a thread and to get its result takes as long as some calls, 50 to 100 µs; so what is little is done at
-once. How much there is to do is counted in pieces, each of about the work that a column chunk makes: some ten µs.
+Handing a call to a thread takes 50 to 100 µs, so short work is done at once. Work is counted in pieces of some ten µs,
+about the work for a column chunk.
 """
 
 from __future__ import annotations
@@ -12,34 +12,28 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: Pieces of work that are done at once, which take some milliseconds.
+#: Pieces of work that are done at once: some milliseconds.
 AT_ONCE: Final = 256
 
 
 async def off_loop(num_pieces: int, call: Callable[..., T], *args: object) -> T:
-    """The result of a call that waits for nothing; made in a thread where it takes long.
-
-    Args:
-        num_pieces: About how many column chunks, or things like these, it goes through.
-        call: What is called. Nobody else may use what it changes, even where whoever waits for it is cancelled.
-        *args: Its arguments.
-    """
+    """The result of a call, in a thread if it has many pieces of work; it goes on if the caller is cancelled."""
     if num_pieces <= AT_ONCE:
         return call(*args)
     return await asyncio.to_thread(call, *args)
 
 
 class Turns:
-    """Gives other callbacks their turn now and then, in a loop over pieces of work that mostly waits for nothing."""
+    """Lets other callbacks run now and then, in a loop over pieces of work."""
 
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        """All pieces are to come."""
+        """Begin to count pieces."""
         self._left = AT_ONCE
 
     async def give_way(self) -> None:
-        """To be called with each piece."""
+        """Count a piece."""
         self._left -= 1
         if not self._left:
             self._left = AT_ONCE

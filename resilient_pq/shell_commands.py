@@ -1,21 +1,16 @@
-"""Commands that people are told to run next: as they are typed, they do what is said of them."""
+"""Commands of `rpq` to run next, quoted for a shell."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
 
-#: What is in here has its name for one process only, or is given once: a command could not find it again.
+#: Names that hold for one process only, or once.
 _PASSING = ("/dev/", "/proc/")
 
 
 def command(verb: str, *operands: str) -> tuple[str, ...]:
-    """The arguments that call a verb of `rpq`.
-
-    Args:
-        verb: The verb, with its group.
-        operands: Paths and URLs; what could be taken for an option is written as the path that it is.
-    """
+    """The arguments that call a verb of `rpq`; operands that look like options are written as paths."""
     return ("rpq", *verb.split(), *(f"./{each}" if each.startswith("-") else each for each in operands))
 
 
@@ -25,7 +20,7 @@ def in_shell(verb: str, *operands: str) -> str:
 
 
 def shell_line(arguments: Iterable[str]) -> str:
-    """Arguments as a line that can be pasted into a shell, whatever is in them: ``$'...'`` around what is no text."""
+    """Arguments as a line for a shell, with ``$'...'`` around those with control characters."""
     return " ".join(map(_quoted, arguments))
 
 
@@ -44,5 +39,5 @@ def _escaped(char: str) -> str:
 
 
 def lasts(name: str) -> bool:
-    """Whether a path or a URL still leads to the same bytes when another command is given it."""
+    """Whether a path or a URL leads to the same bytes in another process."""
     return not name.startswith(_PASSING)

@@ -23,7 +23,7 @@ import pytest
 
 from resilient_pq import sync as rpq
 from resilient_pq.cli.demo import demo_rows, demo_story
-from resilient_pq.cli.demo.demo_kill import Job, kill_half_way, packed
+from resilient_pq.cli.demo.demo_kill import Job, kill_half_way, to_line
 from resilient_pq.cli.demo.demo_rows import DemoRows, columns_to_compare, compare
 from resilient_pq.cli.demo.flights import Flights
 from resilient_pq.cli.main import run
@@ -215,7 +215,7 @@ def test_a_writer_whose_parent_is_gone_publishes_nothing(tmp_path: Path) -> None
     job = Job(str(url), DemoRows(100, 1), {})
     done = subprocess.run(
         [sys.executable, "-m", "resilient_pq.cli.demo.demo_writer"],
-        input=packed(job), stdout=subprocess.DEVNULL, timeout=60, check=False,
+        input=to_line(job), stdout=subprocess.DEVNULL, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Many small jobs, a bounded number of them under way. An async shell."""
+"""Bounded concurrency: jobs under way, and items fetched ahead. An async shell."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 Job = TypeVar("Job")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class JobBounds(Generic[Job]):
-    """How much may be under way: jobs, and what they weigh together, though one job may weigh more."""
+    """How many jobs may be under way, and how much they may weigh together; one job may weigh more."""
 
     jobs: int
     weight: int
@@ -22,16 +23,11 @@ class JobBounds(Generic[Job]):
 
 
 async def in_flight(
-    jobs: AsyncGenerator[Job, None],
-    do: Callable[[Job], Coroutine[Any, Any, Result]],
-    bounds: JobBounds[Job],
-    *,
-    in_order: bool = False,
+    jobs: AsyncGenerator[Job, None], do: Callable[[Job], Coroutine[Any, Any, Result]], bounds: JobBounds[Job]
 ) -> AsyncGenerator[Result, None]:
-    """What becomes of jobs, as they end; the next ones begin meanwhile, as far as the bounds allow.
+    """Do jobs concurrently, as the bounds allow, and give their results as they end.
 
-    When it is closed, when the caller is cancelled, or when a job fails, all that are under way are cancelled, and
-    waited for.
+    When this is closed, the caller is cancelled, or a job fails, all jobs under way are cancelled and awaited.
     """
     running: dict[asyncio.Task[Result], int] = {}
     ended, freed = asyncio.Event(), asyncio.Event()
@@ -52,29 +48,44 @@ async def in_flight(
     try:
         while running or not beginning.done():
             ended.clear()
-            first = [*running][: 1 if in_order else None]
-            task = next((each for each in first if each.done()), None)
+            task = next((each for each in running if each.done()), None)
             if task is not None:
                 result = task.result()
-                del running[task]  # only now: what nobody has taken yet counts as well
+                del running[task]  # only now: results that were not taken yet count as well
                 freed.set()
                 yield result
-            elif not (in_order and running) and beginning.done() and beginning.exception() is not None:
+            elif beginning.done() and beginning.exception() is not None:
                 break
             else:
                 await ended.wait()
         beginning.result()
     finally:
-        left = [beginning, *running]
-        for each in left:
+        unfinished = [beginning, *running]
+        for each in unfinished:
             each.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
 
-def ahead(source: AsyncGenerator[Job, None], most: int) -> AsyncGenerator[Job, None]:
-    """What a generator gives, asked for while what came before, `most` at most, is not used yet."""
+async def fetch_ahead(source: AsyncGenerator[Item, None], most: int) -> AsyncGenerator[Item, None]:
+    """Give the items of a generator in order, while up to `most` following ones are fetched."""
+    fetched: asyncio.Queue[tuple[Item] | Exception | None] = asyncio.Queue(most)
 
-    async def itself(each: Job) -> Job:
-        return each
+    async def fetch() -> None:
+        end: Exception | None = None
+        try:
+            async with aclosing(source):
+                async for item in source:
+                    await fetched.put((item,))
+        except Exception as error:
+            end = error
+        await fetched.put(end)
 
-    return in_flight(source, itself, JobBounds(most, most, lambda _: 1), in_order=True)
+    fetching = asyncio.ensure_future(fetch())
+    try:
+        while isinstance(item := await fetched.get(), tuple):
+            yield item[0]
+        if item is not None:
+            raise item
+    finally:
+        fetching.cancel()
+        await asyncio.gather(fetching, return_exceptions=True)

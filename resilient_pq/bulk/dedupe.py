@@ -1,4 +1,4 @@
-"""A file that several arguments name is found once, and no list of all files is kept for that. An async shell."""
+"""Files that several arguments name are found once, without a list of all files. An async shell."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _Identity: TypeAlias = tuple[ReadStore | None, str]
 
 
 class Dedupe:
-    """Tells which of several scopes a file belongs to: one of it alone, or else the first in which it counts."""
+    """Decides which of several scopes a file belongs to: the one of this file alone, or else the first that has it."""
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
-        """Look at the scopes of a run, in their order."""
+        """Take the scopes of a run, in their order."""
         self._real_folder = ("", os.path.realpath(os.curdir))  # the last that was asked for, and where it leads
         self._alone: dict[_Identity, int] = {}
         self._below: list[tuple[int, Scope, _Identity]] = []
@@ -31,7 +31,7 @@ class Dedupe:
                 self._below.append((number, scope, (store, name.removesuffix("_"))))
 
     async def belongs(self, place: Place, number: int) -> bool:
-        """Whether a file that was found in a scope, by its number, belongs to it."""
+        """Whether a file of the scope with this number belongs to it."""
         if not self._needed:
             return True
         store, name = self._identity(place)
@@ -45,7 +45,7 @@ class Dedupe:
         return True
 
     def _identity(self, place: Place) -> _Identity:
-        """Of a local file the path without links of folders; a file that is a link is one of its own."""
+        """The store and key; for a local file its path without links of folders."""
         store, key = place
         if not isinstance(store, LocalStore):
             return store, key
@@ -56,7 +56,7 @@ class Dedupe:
 
 
 async def _counts(scope: Scope, name: str) -> bool:
-    """Whether a scope has found, or will find, an object of a name in its folder."""
+    """Whether a scope has found, or will find, this object of its folder."""
     if not scope.counts(name):
         return False
     store, key = scope.place(name)

@@ -1,4 +1,4 @@
-"""What became of one file of many. Pure, and small: it is pickled, and written down as a line."""
+"""The result of one file of a run, which can be pickled and written as a line. Pure."""
 
 from __future__ import annotations
 

@@ -1,16 +1,18 @@
-"""What is done with one file of many: a plain function of its arguments, which can be pickled. An async shell.
+"""One file of a run, as a task that can be pickled, and the functions that do it. An async shell.
 
-`check_one` and `recover_one` raise nothing for a file that is damaged, missing or cannot be reached: they say so. So
-they are what runs in another process, or on another machine.
+`check_one` and `recover_one` return errors of a file as results, so that they can run in another process or on another
+machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from resilient_pq.bulk.file_result import FileError, FileResult
-from resilient_pq.bulk.scope import shown_place
+from resilient_pq.bulk.scope import Place, shown_place
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores
 from resilient_pq.io.location import shown
@@ -23,8 +25,33 @@ from resilient_pq.recovery.small_object import SMALL_BYTES, SmallObject
 DEFAULT_RECOVER_OPTIONS = RecoverOptions(make_folder=True)
 
 
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """A file of a run, or why it is refused; files `near` it probably have the same columns."""
+
+    verb: str
+    source: Place
+    size: int | None = None
+    version: str | None = None
+    target: Place | None = None
+    near: tuple[Place, ...] = ()
+    options: RecoverOptions = DEFAULT_RECOVER_OPTIONS
+    refused: FileError | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the file for other machines, which may hold secrets."""
+        store, key = self.source
+        return store.address_of(key)
+
+    @property
+    def name(self) -> str:
+        """The name of the file for people, as in its result."""
+        return shown_place(self.source)
+
+
 async def check_one(url: Location, *, size: int | None = None, stores: Stores | None = None) -> FileResult:
-    """Check a file, of which a known small size saves requests, and say what was found, or why nothing could be."""
+    """Check a file; a `size` that is known to be small saves requests."""
     name = _name(url)
     async with _reached(stores, READING) as reached:
         try:
@@ -50,10 +77,10 @@ async def recover_one(
     stores: Stores | None = None,
     dst_stores: Stores | None = None,
 ) -> FileResult:
-    """Recover a file to a new one, whose folder is made, and say what was kept, or why nothing could be.
+    """Recover a file to a new one, whose folder is made.
 
-    Where it does not tell its schema, and the options name none, `schema_from` are asked, the likeliest first.
-    Stores are left open; those of `url` are those of `dst` as well where there are no others.
+    A file without a schema gets that of the first of `schema_from` that fits, unless the options name one. Stores are
+    left open; `dst_stores` are `stores` if there are none.
     """
     name = _name(url)
     async with _reached(stores, WRITING) as reached:
@@ -76,19 +103,32 @@ async def recover_one(
             return FileResult("recover", name, error=FileError.of(error))
 
 
+#: Does a task, here or elsewhere; what it raises ends the whole run.
+RunFile: TypeAlias = Callable[[FileTask], Awaitable[FileResult]]
+
+
+async def run_here(task: FileTask) -> FileResult:
+    """Do a task in this process, with the stores that listed the file."""
+    if task.refused is not None:
+        return FileResult(task.verb, task.name, error=task.refused)
+    if task.target is None:
+        return await check_one(task.source, size=task.size)
+    return await recover_one(task.source, task.target, task.options, schema_from=task.near, size=task.size)
+
+
 async def _small(place: tuple[ReadStore, str], size: int | None) -> SmallObject | None:
-    """The file in memory, where it is small."""
+    """The whole file in memory if it is small."""
     return None if size is None or size > SMALL_BYTES else await SmallObject.read(*place)
 
 
 def _name(location: Location) -> str:
-    """What to call a place before its store is known."""
+    """The name of a place for people, before its store is known."""
     return shown_place(location) if isinstance(location, tuple) else shown(str(location))
 
 
 @asynccontextmanager
 async def _reached(stores: Stores | None, retry: RetryPolicy) -> AsyncIterator[Stores]:
-    """The stores that are given, or some of their own that are closed at the end."""
+    """The given stores, or new ones that are closed at the end."""
     if stores is not None:
         yield stores
         return

@@ -35,7 +35,7 @@ _FORMAT = "resilient_pq journal 1"
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What an earlier run says of a file and its version; `begun` where an output may be there that is its own."""
+    """The entry of an earlier run for a file; `begun` if an output of its own may exist."""
 
     entry: FileEntry | None
     version: str | None
@@ -46,7 +46,7 @@ class Journal:
     """An open journal, locked against other runs."""
 
     def __init__(self, path: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
-        """Begin a journal, or go on with one of the same run, which is all that outcomes depend on, as JSON."""
+        """Open a journal, which must be new or of the same run: everything that results depend on, as JSON."""
         self.path = os.fspath(path)
         with explained("cannot open the journal", self.path):
             # Binary, and without a buffer: a line is there, or it is not.
@@ -60,7 +60,7 @@ class Journal:
             raise
 
     def remembered(self, address: str) -> Remembered | None:
-        """What an earlier run says of a file; None where it says nothing."""
+        """The entry of an earlier run for a file, if there is one."""
         names = _names(address)
         wanted = np.uint64(_hash(names))
         last = int(np.searchsorted(self._hashes, wanted, side="right")) - 1
@@ -80,11 +80,11 @@ class Journal:
         return Remembered(entry, line.get("version"), line.get("begun") is True)
 
     def begin(self, address: str, version: str | None) -> None:
-        """Note that the output of a file may be there from now on, and that there was none before."""
+        """Note that the output of a file may exist from now on, and that there was none before."""
         self._append(_line_of({**_names(address), "version": version, "begun": True}))
 
     def done(self, address: str, version: str | None, entry: FileEntry, *, begun: bool = False) -> None:
-        """Note what became of a file, and whether its output was begun."""
+        """Note the result of a file, and whether its output was begun."""
         self._append(_line_of({**_names(address), "version": version, "begun": begun, "entry": entry.to_json()}))
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Journal:
             return  # a file system without locks
 
     def _read(self, run: dict[str, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """The hashes of the URLs of all lines, sorted, and where the lines lie; the newest of a URL last."""
+        """The hashes of the URLs of all lines, sorted, and the offsets of the lines; the newest of a URL last."""
         hashes, offsets, at = array("Q"), array("Q"), 0
         header = _line_of({"format": _FORMAT, "run": run})
         with open(self.path, "rb") as file:
@@ -187,13 +187,13 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _names(address: str) -> dict[str, str]:
-    """What a line says of which file it is: its display form, and a hash where that leaves something out."""
+    """The identity of a file in a line: its display form, and a hash of the address where that is longer."""
     url = shown(address)
     return {"url": url} if url == address else {"url": url, "key": fingerprint(address)}
 
 
 def _names_in(line: Mapping[str, Any]) -> dict[str, str]:
-    """The same of a line that is there."""
+    """The identity of the file in a parsed line."""
     return {name: str(line[name]) for name in ("url", "key") if name in line}
 
 

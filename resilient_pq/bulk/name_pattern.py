@@ -1,4 +1,4 @@
-"""Names of files below a folder: those that hold data, and those that match a pattern as shells have them. Pure."""
+"""Names of data files below a folder, and names that match a pattern as in shells. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ _SPECIAL = re.compile(r"[*?\[]")
 
 
 def is_data_file(name: str) -> bool:
-    """Whether a name below a folder is that of a data file, as Spark and Arrow see it.
-
-    It ends with ``.parquet``, and no part of it begins with ``.`` or ``_``: those are hidden, temporary, or about
-    the folder. Folders that stand for the values of a column, such as ``_day=1``, are not hidden.
-    """
+    """Whether a name ends with ``.parquet`` and has no hidden part, as ``.a`` or ``_a``; ``_day=1/`` is not hidden."""
     *folders, last = name.split("/")
     hidden = [part for part in folders if part.startswith("_") and "=" not in part]
     hidden += [part for part in (*folders, last) if part.startswith(".")]
@@ -27,7 +23,7 @@ def is_data_file(name: str) -> bool:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name stands for those that match it."""
+    """Whether a name is a pattern."""
     return _SPECIAL.search(name) is not None
 
 

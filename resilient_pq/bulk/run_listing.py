@@ -1,8 +1,7 @@
-"""The files of a run: found page by page, with what was listed around them. An async shell.
+"""The files of a run, listed page by page, so that a bucket of millions is never in memory. An async shell.
 
-A folder means its ``*.parquet`` files, and the ``*.parquet.partial`` that local writers left when they died; a pattern
-means what matches it; names that begin with ``.`` or ``_`` are hidden from both. So a bucket of millions is never in
-memory.
+A folder means its ``*.parquet`` files, and the ``*.parquet.partial`` of local writers that died; a pattern means the
+names that match it. Names that begin with ``.`` or ``_`` are hidden from both.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.location import scrubbed, shown, without_query
 from resilient_pq.recovery.damaged_object import Location
 
-#: Files around one, by name, that are told of it.
+#: Files listed around one that may have its schema, at most.
 _MOST_NEAR = 8
-#: Objects that are asked for at one time where a list names them.
+#: Objects of a list that are requested at one time.
 _ASKED_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file by its scope and its name within it, with what its listing tells; or a folder that cannot be looked into.
+    """A listed file, or a folder that could not be listed.
 
     `near` are data files that were listed around it, those of its own folder first, then those of the nearest parent.
     """
@@ -57,10 +56,9 @@ class ListedFile:
 
 
 def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
-    """What a caller names: a folder, a prefix, a pattern or a file, or a list of such.
+    """The scopes of a folder, a prefix, a pattern or a file, or of a list of these.
 
-    In a list what does not look like a folder is taken for a file: it would have to be asked for otherwise, each by
-    itself.
+    A URL in a list that does not look like a folder is taken for a file, since asking costs a request for each.
     """
     if isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
         return [Scope.below(urls[0], str(urls[1]))]
@@ -85,11 +83,7 @@ def _scope_in_list(location: Any, stores: Stores) -> Scope:
 
 
 def names_many(url: str | os.PathLike[str]) -> bool:
-    """Whether a URL looks like that of many files; no store is asked.
-
-    It ends with a slash, is a local folder, or is a pattern: it has ``*``, ``?`` or ``[`` in it, and nothing local is
-    called so.
-    """
+    """Whether a URL ends with a slash, is a local folder, or is a pattern; no store is asked."""
     text = os.fspath(url)
     scheme, found, _ = text.partition("://")
     if not text or scheme.lower() in ("http", "https"):
@@ -101,7 +95,7 @@ def names_many(url: str | os.PathLike[str]) -> bool:
 
 
 async def is_folder(url: str | os.PathLike[str], stores: Stores) -> bool:
-    """Whether there is anything below a URL; asked where there is no such object."""
+    """Whether there is any object below a URL."""
     scope = Scope.named(url, stores)
     async with aclosing(scope.pages()) as pages:
         async for _ in pages:
@@ -111,7 +105,7 @@ async def is_folder(url: str | os.PathLike[str], stores: Stores) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Whether to ask for versions of files in a list, each by a request, and for what was listed around them."""
+    """Whether versions of the files of a list are needed, at a request each, and the files listed around them."""
 
     versions: bool = False
     near: bool = False
@@ -121,7 +115,7 @@ _NAMES_ONLY = Wishes()
 
 
 async def find(scopes: Sequence[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGenerator[Sequence[ListedFile], None]:
-    """Every file once, a page at a time."""
+    """List every file once, a page at a time."""
     once = Dedupe(scopes)
     named: list[Scope] = []
     for number, scope in enumerate(scopes):
@@ -144,7 +138,7 @@ async def find(scopes: Sequence[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGe
 
 
 async def _files(scopes: Sequence[Scope], wishes: Wishes) -> list[ListedFile]:
-    """Files of a list; those beside one in it count as near."""
+    """Files of a list; its neighbours in the list count as near."""
     found = await all_or_none(_file(scope, wishes) for scope in scopes)
     if not wishes.near:
         return found
@@ -157,7 +151,7 @@ async def _files(scopes: Sequence[Scope], wishes: Wishes) -> list[ListedFile]:
 
 
 async def _file(scope: Scope, wishes: Wishes) -> ListedFile:
-    """One file by its name; that it is not there is told when it is looked at."""
+    """One file by its name; whether it exists is seen when it is read."""
     key = scope.may_be_file
     assert key is not None
     name = os.path.basename(without_query(shown(key)).rstrip("/"))
@@ -171,7 +165,7 @@ async def _file(scope: Scope, wishes: Wishes) -> ListedFile:
 
 
 async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[ListedFile], None]:
-    """The files of a folder, or those that match."""
+    """The data files of a folder, or those that match its pattern."""
     before: list[str] = []
     any_listed = any_found = False
     async with aclosing(scope.pages()) as pages:
@@ -179,26 +173,32 @@ async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[Listed
             any_listed = True
             around = [*before, *(each.name for each in page if wishes.near and is_data_file(each.name))]
             before = around[-_MOST_NEAR:]
-            wanted = [each for each in page if _is_wanted(each, scope)]
-            found = [await _found(scope, each, around) for each in wanted]
-            counting = [each for each in found if each is not None]
-            if counting:
+            if found := await _files_of_page(scope, page, around):
                 any_found = True
-                yield counting
+                yield found
     if any_found:
         return
     if not any_listed and scope.may_be_file is not None:
         yield [await _file(scope, wishes)]
         return
-    if scope.pattern is not None:
-        raise NotFoundError(
-            "no file matches the pattern", where=Where(key=scope.store.url_of(scope.folder + scope.pattern))
-        )
-    raise NotFoundError("there are no *.parquet files below the folder", where=Where(key=scope.url))
+    raise _not_found(scope)
 
 
-async def _found(scope: Scope, listed: ListedObject, around: Sequence[str]) -> ListedFile | None:
-    """A file that counts; None for one that is still being written."""
+def _not_found(scope: Scope) -> NotFoundError:
+    if scope.pattern is None:
+        return NotFoundError("there are no *.parquet files below the folder", where=Where(key=scope.url))
+    where = Where(key=scope.store.url_of(scope.folder + scope.pattern))
+    return NotFoundError("no file matches the pattern", where=where)
+
+
+async def _files_of_page(scope: Scope, page: Sequence[ListedObject], around: Sequence[str]) -> list[ListedFile]:
+    """The data files of a page, without those that are still being written."""
+    found = [await _listed_file(scope, each, around) for each in page if _is_wanted(each, scope)]
+    return [each for each in found if each is not None]
+
+
+async def _listed_file(scope: Scope, listed: ListedObject, around: Sequence[str]) -> ListedFile | None:
+    """A data file; None for one that is still being written."""
     store, key = scope.place(listed.name)
     if listed.error is not None:
         return ListedFile(scope, listed.name, (store, key), error=FileError.of(listed.error))

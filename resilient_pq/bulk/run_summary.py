@@ -1,20 +1,17 @@
-"""What became of many files together: counted, and the worst of them kept by name. Pure."""
+"""The summary of a run: numbers of files and rows, and the worst files. Pure."""
 
 from __future__ import annotations
 
-from bisect import insort
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from resilient_pq.bulk.file_result import FileResult
-from resilient_pq.recovery.report import SCHEMA_VERSION
-from resilient_pq.recovery.verification.checksum_checks import PagesSeen
+from resilient_pq.recovery.report import SCHEMA_VERSION, Report
 
-#: Files that a summary names, at most: the worst.
+#: Files that a summary names, at most.
 MAX_WORST = 100
-#: A message in a summary is no longer than this.
+#: Characters of a message in a summary, at most.
 _MAX_MESSAGE = 500
 
 
@@ -57,23 +54,17 @@ class FileEntry:
         if report is None:
             facts = result.facts or {}
             return cls(result.url, result.outcome, 0, facts.get("rows"), None, 0, facts.get("size", 0), None)
-        costly = [finding.message for finding in report.findings if finding.costs_rows]
-        messages = costly[:1] or [finding.message for finding in report.findings[:1]]
-        if report.schema_from is not None:  # who reads only this is to know whose names the columns have
-            messages += [each.message for each in report.findings if report.schema_from in each.message]
-        message = None if result.is_sound else "; ".join(dict.fromkeys(messages)) or None
         kept = report.kept
-        outputs = () if kept is None else tuple(kept.outputs.values())
         return cls(
             result.url,
             result.outcome,
             result.exit_code,
             report.num_rows,
             None if kept is None else kept.rows_lost,
-            len(costly),
+            sum(finding.costs_rows for finding in report.findings),
             report.size,
-            None if message is None else message[:_MAX_MESSAGE],
-            None if kept is None else kept.output or next(iter(outputs), None),
+            None if result.is_sound else _first_message(report),
+            None if kept is None else kept.output or next(iter(kept.outputs.values()), None),
             report.pages_verified,
             report.pages_decoded,
         )
@@ -99,6 +90,15 @@ class FileEntry:
     def badness(self) -> tuple[int, int, int, str]:
         """The worst sorts first: by exit status, by rows lost, by findings, and then by name."""
         return -self.exit_code, -(self.rows_lost or 0), -self.num_findings, self.url
+
+
+def _first_message(report: Report) -> str | None:
+    """The first finding, one that costs rows if there is any, and the findings that name the source of the schema."""
+    costly = [finding.message for finding in report.findings if finding.costs_rows]
+    messages = costly[:1] or [finding.message for finding in report.findings[:1]]
+    if report.schema_from is not None:
+        messages += [each.message for each in report.findings if report.schema_from in each.message]
+    return "; ".join(dict.fromkeys(messages))[:_MAX_MESSAGE] or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ class RunSummary:
         return self.num_files - sum(self.outcomes.get(outcome, 0) for outcome in ("sound", "read"))
 
     def to_json(self) -> dict[str, Any]:
-        """The document that stands behind those of the files (docs/json.md)."""
-        return {
+        """The last document of a run (docs/json.md)."""
+        document = {
             "schema_version": SCHEMA_VERSION,
             "verb": self.verb,
             "outcome": self.worst[0].outcome if self.worst else "read" if self.verb == "inspect" else "sound",
@@ -160,65 +160,49 @@ class RunSummary:
             "files_uncounted": self.num_uncounted,
             "size": self.size,
             "worst": [entry.to_json() for entry in self.worst],
-            **(self._pages if self.verb == "check" else {}),
         }
-
-    @property
-    def _pages(self) -> dict[str, int]:
-        return {
-            "pages_verified": self.pages_verified,
-            "pages_decoded": self.pages_decoded,
-            "files_not_verified": self.num_not_verified,
-        }
+        if self.verb == "check":
+            document |= {"pages_verified": self.pages_verified, "pages_decoded": self.pages_decoded}
+            document["files_not_verified"] = self.num_not_verified
+        return document
 
 
 class Tally:
-    """A summary that grows; its size does not depend on the number of files."""
+    """Counts files in a `RunSummary`, whose size does not depend on their number."""
 
     def __init__(self, verb: str) -> None:
         """Begin with no file."""
-        self.num_found = 0
-        self.all_found = False
-        self._verb = verb
-        self._outcomes: Counter[str] = Counter()
-        self._resumed = self._rows = self._lost = self._uncounted = self._size = self._exit_code = 0
-        self._worst: list[FileEntry] = []
-        self._pages = PagesSeen()
-        self._not_verified = 0
+        self.summary = RunSummary(verb)
+
+    def find(self, count: int) -> None:
+        """Count files that were listed."""
+        self.summary = replace(self.summary, num_found=self.summary.num_found + count)
+
+    def end_listing(self) -> None:
+        """Note that there are no more files."""
+        self.summary = replace(self.summary, all_found=True)
 
     def add(self, entry: FileEntry, *, resumed: bool = False) -> None:
-        """Count a file."""
-        self._outcomes[entry.outcome] += 1
-        self._resumed += resumed
-        self._rows += entry.num_rows or 0
-        self._lost += entry.rows_lost or 0
-        self._uncounted += entry.outcome in ("partial", "nothing") and entry.rows_lost is None
-        self._size += entry.size
-        self._exit_code = max(self._exit_code, entry.exit_code)
-        decoded = entry.pages_decoded or 0
-        self._pages = PagesSeen(self._pages.verified + (entry.pages_verified or 0), self._pages.decoded + decoded)
-        self._not_verified += decoded > 0
+        """Count a file that is done."""
+        before, decoded = self.summary, entry.pages_decoded or 0
+        is_uncounted = entry.outcome in ("partial", "nothing") and entry.rows_lost is None
+        worst = before.worst
         if entry.outcome not in ("sound", "read"):
-            insort(self._worst, entry, key=lambda each: each.badness)
-            del self._worst[MAX_WORST:]
-
-    @property
-    def summary(self) -> RunSummary:
-        """What was counted so far."""
-        return RunSummary(
-            self._verb,
-            sum(self._outcomes.values()),
-            self._resumed,
-            self.num_found,
-            self.all_found,
-            dict(sorted(self._outcomes.items())),
-            self._rows,
-            self._lost,
-            self._uncounted,
-            self._size,
-            self._exit_code,
-            tuple(self._worst),
-            self._pages.verified,
-            self._pages.decoded,
-            self._not_verified,
+            worst = tuple(sorted((*worst, entry), key=lambda each: each.badness)[:MAX_WORST])
+        self.summary = replace(
+            before,
+            num_files=before.num_files + 1,
+            num_resumed=before.num_resumed + resumed,
+            outcomes=dict(
+                sorted({**before.outcomes, entry.outcome: before.outcomes.get(entry.outcome, 0) + 1}.items())
+            ),
+            num_rows=before.num_rows + (entry.num_rows or 0),
+            rows_lost=before.rows_lost + (entry.rows_lost or 0),
+            num_uncounted=before.num_uncounted + is_uncounted,
+            size=before.size + entry.size,
+            exit_code=max(before.exit_code, entry.exit_code),
+            worst=worst,
+            pages_verified=before.pages_verified + (entry.pages_verified or 0),
+            pages_decoded=before.pages_decoded + decoded,
+            num_not_verified=before.num_not_verified + (decoded > 0),
         )

@@ -1,4 +1,4 @@
-"""What a caller means by a folder, a prefix or a pattern: where to list, and what of it counts. An async shell."""
+"""The scope of a folder, a prefix or a pattern: a folder to list, and the names that count. An async shell."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ _ANYTHING = "_"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to list, and what of it counts: names relative to a folder that match a pattern, all where it is None.
-
-    `may_be_file` is the key that it would be if it were an object and no folder; `is_one_file` says that it is one.
-    """
+    """A folder to list, with a pattern of names; or a file, if `is_one_file`, or if an object is at `may_be_file`."""
 
     store: ReadStore
     folder: str
@@ -71,11 +68,11 @@ class Scope:
 
     @property
     def address(self) -> str:
-        """The folder, as no other one is named."""
+        """The unambiguous address of the folder."""
         return self.store.address_of(self.folder)
 
     def counts(self, name: str) -> bool:
-        """Whether an object of a name relative to the folder is meant."""
+        """Whether an object of a name relative to the folder belongs to the scope."""
         if self.pattern is not None:
             return matcher(self.pattern).match(name) is not None
         return is_data_file(name) or is_data_file(name.removesuffix(PARTIAL_SUFFIX))
@@ -85,10 +82,7 @@ class Scope:
         return self.store, self.store.beside(self.folder + _ANYTHING, name)
 
     async def pages(self) -> AsyncGenerator[Sequence[ListedObject], None]:
-        """Everything below the folder, whether it counts or not, by name within a page.
-
-        None where it is no folder, or where the store cannot tell: then it is taken for a file.
-        """
+        """Everything below the folder, sorted within a page; nothing where it is no folder, or cannot be listed."""
         if self.pattern is None and not self.store.capabilities.list_names:
             return
         try:
@@ -114,7 +108,7 @@ def shown_place(place: Place) -> str:
 
 
 def names_pattern(url: str) -> bool:
-    """Whether a URL is a pattern: it has ``*``, ``?`` or ``[`` in it, and nothing local is called so."""
+    """Whether a URL is a pattern: it has ``*``, ``?`` or ``[`` in it, and no local file has this name."""
     name = without_query(shown(url)) if is_web(url) else url  # on the web a question mark begins a query
     return is_pattern(name) and ("://" in url or not os.path.lexists(os.path.expanduser(url)))
 

@@ -10,11 +10,11 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, text_rows
+from resilient_pq.cli.output import report_lines, text_rows
 from resilient_pq.cli.output.output_streams import write_text
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, StorageOptions, Url, split_names, storage
+from resilient_pq.cli.output.verb_output import Output, base_document
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import Url, split_names
 from resilient_pq.errors import Where, located
 
 NAME = "cat"
@@ -28,7 +28,9 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def cat(
+    run: RunWork,
     url: Url,
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")] = None,
     head: Annotated[int | None, typer.Option(min=0, metavar="N", help="The first N rows only.")] = None,
@@ -43,10 +45,6 @@ def cat(
             " null prints null where the column may be null, and leaves them out elsewhere.",
         ),
     ] = "raise",
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Print rows as JSON lines or CSV.
 
@@ -61,22 +59,23 @@ def cat(
     With --on-damage, what is lost is told on stderr, and under "lost" with --json; `rpq recover` keeps what is left.
     """
     names = split_names(columns)
-    reached = storage(endpoint_url, storage_option, retry_for)
 
     async def work(output: Output) -> int:
         lost: list[rpq.LostRegion] = []
         try:
-            async with rpq.open(url, on_damage=on_damage, on_lost=lost.append, storage_options=reached.options) as file:
+            async with rpq.open(
+                url, on_damage=on_damage, on_lost=lost.append, storage_options=output.reached.options
+            ) as file:
                 await _cat(output, file, names, head, form, lost)
         except rpq.FormatError as error:
             if on_damage == "raise" and error.where.row_group is not None and error.hint is None:
                 error.hint = "--on-damage drop prints the rows that are left"
             raise
         finally:
-            render.lost_while_reading(output, lost)
+            report_lines.show_lost_rows(output, lost)
         return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
-    return run_verb(NAME, work, as_json=as_json, urls=[url], reached=reached)
+    return run(work, [url])
 
 
 async def _cat(
@@ -94,7 +93,7 @@ async def _cat(
                 records += [text_rows.plain(record) for record in text_rows.records_of(batch)]
             rest = {"records": records, "lost": [region.to_json() for region in lost]}
             outcome = "partial" if lost else "read"
-            output.document(render.document(NAME, outcome, rows=len(records), url=file.url, **rest))
+            output.document(base_document(NAME, outcome, rows=len(records), url=file.url, **rest))
             return
         if form == "csv":
             with located(Where(key=file.url)):

@@ -8,10 +8,9 @@ from resilient_pq.bulk.scope import names_pattern
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
+from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.io.location import is_web, shown, without_query
 from resilient_pq.shell_commands import command
 
@@ -26,16 +25,14 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def check(
+    run: RunWork,
     urls: Urls,
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
     workers_timeout: WorkersTimeout = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Find damage, and print what to run next.
 
@@ -46,58 +43,57 @@ def check(
     with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and
     --json prints a document for each file as a line, and one of all as the last.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
     options = ManyOptions(resume, max_files, scheduler, workers_timeout)
 
     async def work(output: Output) -> int:
-        return await many.one_or_many(
+        return await many.run_one_or_many(
             urls,
-            reached,
-            one=lambda: _check(output, urls[0], reached),
-            many=lambda: _check_many(output, urls, options, reached),
+            output.reached,
+            one=lambda: _check(output, urls[0]),
+            many=lambda: _check_many(output, urls, options),
             surely_many=resume is not None or scheduler is not None,
         )
 
-    return run_verb(NAME, work, as_json=as_json, urls=urls, reached=reached)
+    return run(work, urls)
 
 
-async def _check(output: Output, url: str, reached: Storage) -> int:
+async def _check(output: Output, url: str) -> int:
     with output.progress("checking") as meter:
         report = await rpq.check(
             url,
-            storage_options=reached.options,
+            storage_options=output.reached.options,
             progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
         )
-    render.checked(output, reached.lead_to(report))
+    report_lines.show_check(output, output.reached.lead_to(report))
     return report.exit_code
 
 
-async def _check_many(output: Output, urls: list[str], options: ManyOptions, reached: Storage) -> int:
+async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> int:
     more_to_be_had = False
 
     def look(result: rpq.FileResult) -> None:
         nonlocal more_to_be_had  # of what a recovery made there is not
         more_to_be_had |= result.report is not None and bool(result.report.next)
 
-    async with many.doing(options, reached) as doing:
+    async with many.open_worker(options, output.reached) as worker:
         with output.progress("checking") as meter:
-            named = [doing.named(url) for url in urls]
+            named = [worker.named(url) for url in urls]
             results = rpq.check_many(
                 named[0] if len(urls) == 1 else named,
-                max_files=doing.max_files,
+                max_files=worker.max_files,
                 resume=options.resume,
-                storage_options=reached.options,
-                progress=many.shown_on(meter),
-                run=doing.run,
+                storage_options=output.reached.options,
+                progress=many.update_meter(meter),
+                run=worker.run,
             )
-            summary = await many.told(output, results, reached, options, each=look)
+            summary = await many.report_results(output, results, options, each=look)
     more_to_be_had |= bool(summary.outcomes.get("damaged"))  # in an earlier run
-    following = [reached.command(recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
-    return many.ended(output, summary, urls, following)
+    following = [output.reached.command(recovery_command(urls[0]))] if more_to_be_had and len(urls) == 1 else []
+    return many.finish_run(output, summary, urls, following)
 
 
-def recovering(url: str) -> tuple[str, ...]:
-    """The command that keeps what is left of the files that are damaged, beside the folder."""
+def recovery_command(url: str) -> tuple[str, ...]:
+    """The command that recovers the damaged files to a folder beside theirs."""
     many, url = names_pattern(url), shown(url)
     folder = (split_pattern(url)[0] if many else without_query(url)).rstrip("/")
     before, _, last = folder.rpartition("/")

@@ -8,20 +8,10 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
-    RetryFor,
-    Storage,
-    StorageOptions,
-    parse_schema,
-    size_option,
-    split_names,
-    storage,
-)
+from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import Compression, RowGroupBytes, parse_schema, split_names
 
 NAME = "convert"
 EPILOG = epilog(
@@ -34,7 +24,9 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def convert(
+    run: RunWork,
     src: Annotated[str, typer.Argument(metavar="SRC", help="A Trevni file: a path or a URL.")],
     dst: Annotated[str, typer.Argument(metavar="DST", help="The new Parquet file: a path or a URL.")],
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="Only these columns, in this order.")] = None,
@@ -55,17 +47,9 @@ def convert(
             " and repetition levels leave the nesting open; @FILE reads it from a file.",
         ),
     ] = None,
-    compression: Annotated[
-        str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
-    ] = "zstd",
-    row_group_bytes: Annotated[
-        int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
-    ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
+    compression: Compression = "zstd",
+    row_group_bytes: RowGroupBytes = "64MiB",  # type: ignore[assignment]  # parsed like an argument
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Make a resilient Parquet file of a Trevni file.
 
@@ -74,7 +58,6 @@ def convert(
     it. Checksums are compared; rows of blocks whose checksum does not hold, and of those that are cut off, are lost,
     and listed.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
     asked: dict[str, Any] = {
         "columns": split_names(columns),
         "on_damage": on_damage,
@@ -82,27 +65,25 @@ def convert(
         "compression": compression,
         "row_group_bytes": row_group_bytes,
         "overwrite": overwrite,
-        "storage_options": reached.options,
     }
-    return run_verb(
-        NAME, lambda output: _convert(output, src, dst, asked, reached), as_json=as_json, urls=[src], reached=reached
-    )
+    return run(lambda output: _convert(output, src, dst, asked), [src])
 
 
-async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any], reached: Storage) -> int:
+async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any]) -> int:
     try:
         with output.progress("converting") as meter:
             report = await rpq.convert(
                 src,
                 dst,
                 progress=lambda done, rows: meter.update(done / rows, wording.counted(done, "row")),
+                storage_options=output.reached.options,
                 **asked,
             )
     except rpq.NothingToRecoverError as error:
-        render.converted(output, error.report)
+        report_lines.show_conversion(output, error.report)
         output.note(error.message, label="error")
         if error.hint is not None:
             output.note(error.hint, label="hint")
         return ExitCode.NOTHING
-    render.converted(output, reached.lead_to(report))
+    report_lines.show_conversion(output, output.reached.lead_to(report))
     return report.exit_code

@@ -1,4 +1,4 @@
-"""What the numbers mean that `rpq` exits with."""
+"""The exit codes of `rpq`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,7 @@ class ExitCode(IntEnum):
 
 
 def epilog(sound: str, damage: str | None, *examples: str, nothing: str | None = None) -> str:
-    r"""The end of a verb's ``--help``: exit status, then examples. ``\b`` keeps its lines as they are.
-
-    Args:
-        sound: What 0 means.
-        damage: What 1 means; None where it cannot happen.
-        examples: Command lines.
-        nothing: What 3 means; None where it cannot happen.
-    """
+    r"""The end of a verb's ``--help``: exit status, then examples. ``\b`` keeps its lines as they are."""
     meanings = [
         ("0", sound),
         ("1", damage),

@@ -1,4 +1,4 @@
-"""What signals do to a verb: the first lets it end in its own way, the second ends the process at once."""
+"""Signals to a verb: the first cancels it, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Self
 
 #: Those that ask a process to end. Windows has no SIGHUP.
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-#: Seconds that a verb may take to end before it is told that it does.
+#: Seconds that a cancelled verb may take before a note is printed.
 _PATIENCE = 2.0
 
 
 def leave_when_interrupted() -> None:
-    """Have Ctrl-C end the process without a word while no verb is at work: then nobody is left to be told."""
+    """Let Ctrl-C end the process silently while no verb runs."""
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
         signal.signal(signal.SIGINT, lambda number, _: os._exit(128 + number))
 
@@ -33,19 +33,10 @@ class InterruptedVerbError(Exception):
 
 
 class Interrupts:
-    """Cancels a verb at the first signal, while the block runs; at another it does not wait for anything.
-
-    Attributes:
-        exit_code: What a process ends with that was asked to by the signal which came; None where none came.
-    """
+    """Cancels a verb at the first signal, and ends the process at the second; `exit_code` is None without a signal."""
 
     def __init__(self, *, waiting: Callable[[], None], leaving: Callable[[], None]) -> None:
-        """Nothing is caught yet.
-
-        Args:
-            waiting: Called when the verb takes a while to end.
-            leaving: Called before the process ends at once.
-        """
+        """Catch nothing yet; `waiting` is called when the verb takes long to end, `leaving` before the process ends."""
         self.exit_code: int | None = None
         self._waiting = waiting
         self._leaving = leaving
@@ -75,11 +66,7 @@ class Interrupts:
             self._end()
 
     async def run(self, work: Coroutine[Any, Any, int]) -> int:
-        """What `work` gives.
-
-        Raises:
-            InterruptedVerbError: A signal came, and it has ended.
-        """
+        """Await `work`; an InterruptedVerbError when a signal ended it."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 

@@ -17,7 +17,7 @@ from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.inspect import inspect_verb
 from resilient_pq.cli.interrupts import leave_when_interrupted
 from resilient_pq.cli.output.output_streams import OutputClosedError, cannot_write, hold_numbers, write_text
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.errors import StoreError
 from resilient_pq.io.location import scrubbed
 from resilient_pq.version import __version__
@@ -101,14 +101,7 @@ app.add_typer(_groups[uploads.NAME], name=uploads.NAME, help=uploads.HELP, epilo
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line, and say how it ended.
-
-    Args:
-        arguments: Without the program's name.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command line without the name of the program, and return the exit code."""
     return _run(app, arguments, name="rpq", verb=_verb_of(arguments))
 
 
@@ -121,16 +114,7 @@ def _verb_of(arguments: Sequence[str]) -> str:
 
 
 def run_alone(verb: str, arguments: Sequence[str], *, name: str) -> int:
-    """Run one verb as a program of its own.
-
-    Args:
-        verb: Which one.
-        arguments: Without the program's name.
-        name: What the program is called in its own help.
-
-    Returns:
-        The exit code.
-    """
+    """Run one verb as a program of its own, called `name` in its help, and return the exit code."""
     module = next(module for module in VERBS if verb == module.NAME)
     program = typer.Typer(**_SETTINGS)
     _add(program, module)

@@ -1,4 +1,4 @@
-"""What verbs share that take a folder, a prefix or a pattern: whether it is one, and how such a run is told."""
+"""Verbs that take many files: their options, and the output of a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 import resilient_pq as rpq
+from resilient_pq.bulk.file_task import RunFile, run_here
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
 from resilient_pq.bulk.run_listing import is_folder, names_many
-from resilient_pq.bulk.task import RunFile, run_here
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Meter, Output
+from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output.progress_bar import Meter
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.shared_options import Storage
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import Stores
@@ -72,14 +73,7 @@ WorkersTimeout = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ManyOptions:
-    """How many files are gone through.
-
-    Attributes:
-        resume: The journal.
-        max_files: Files under way at one time; None for as many as are good for whoever does them.
-        scheduler: The address of the Dask scheduler whose workers do them; None for this process.
-        workers_timeout: Seconds without any worker after which that ends; None for never.
-    """
+    """How a run is done; None for no journal, the best number of files, this process, and no timeout."""
 
     resume: str | None = None
     max_files: int | None = None
@@ -88,14 +82,8 @@ class ManyOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
-    """How many files are done, and by whom.
-
-    Attributes:
-        run: Does one.
-        max_files: Files under way at one time.
-        named: A file or a folder, by a name that holds for whoever does it.
-    """
+class RunWorker:
+    """The worker of a run: the function that does a file, how many at a time, and the names of files for it."""
 
     run: RunFile
     max_files: int
@@ -103,16 +91,10 @@ class Doing:
 
 
 @asynccontextmanager
-async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = None) -> AsyncIterator[Doing]:
-    """Whoever is to do many files: this process, or the workers of a scheduler.
-
-    Args:
-        options: What is wanted.
-        reached: How stores are reached.
-        dst: The folder of the outputs, where there are some.
-    """
+async def open_worker(options: ManyOptions, reached: Storage, *, dst: str | None = None) -> AsyncIterator[RunWorker]:
+    """The worker of a run: this process, or the workers of a scheduler; `dst` is the folder of the outputs."""
     if options.scheduler is None:
-        yield Doing(run_here, options.max_files or DEFAULT_MAX_FILES, str)
+        yield RunWorker(run_here, options.max_files or DEFAULT_MAX_FILES, str)
         return
     # An extra, which takes a second to import.
     from resilient_pq.dask.folders import everywhere_one  # noqa: PLC0415
@@ -126,12 +108,12 @@ async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = Non
             dst=None if dst is None else everywhere_one(dst),
             workers_timeout=options.workers_timeout,
         )
-        yield Doing(run, options.max_files or run.max_files, lambda url: str(everywhere_one(url)))
+        yield RunWorker(run, options.max_files or run.max_files, lambda url: str(everywhere_one(url)))
     finally:
         await asyncio.to_thread(client.close)
 
 
-async def one_or_many(
+async def run_one_or_many(
     urls: Sequence[str],
     reached: Storage,
     *,
@@ -139,15 +121,7 @@ async def one_or_many(
     many: Callable[[], Awaitable[int]],
     surely_many: bool = False,
 ) -> int:
-    """The exit code of a verb, for the file that is named, or for many.
-
-    Args:
-        urls: What is named.
-        reached: How.
-        one: Does it with one file.
-        many: Does it with many.
-        surely_many: Whether there are many whatever their names look like.
-    """
+    """Run a verb for one file, or for many: several URLs, a folder, a pattern, a prefix, or `surely_many`."""
     if surely_many or len(urls) > 1 or names_many(urls[0]):
         return await many()
     try:
@@ -169,28 +143,19 @@ async def _is_prefix(url: str, reached: Storage) -> bool:
         await stores.close()
 
 
-async def told(
+async def report_results(
     output: Output,
     results: rpq.FileResults,
-    reached: Storage,
     options: ManyOptions,
     *,
     each: Callable[[rpq.FileResult], None] | None = None,
 ) -> rpq.RunSummary:
-    """Do all files: a JSON document for each as a line, where JSON is wanted.
-
-    Args:
-        output: Where it is told.
-        results: What is to be done.
-        reached: How.
-        options: How it was begun, for whoever has to begin it again.
-        each: Called with each result.
-    """
+    """Do all files, and print a JSON document for each, if JSON is wanted; `each` is called with each result."""
     output.as_lines = True
     try:
         async with results:
             async for result in results:
-                output.document(_leading(result, reached).to_json())
+                output.document(_leading(result, output.reached).to_json())
                 if each is not None:
                     each(result)
     except ResilientPQError:
@@ -210,7 +175,7 @@ async def told(
 def _so_far(output: Output, results: rpq.FileResults) -> None:
     """The table of a run that ends before its last file."""
     if results.summary.num_files:
-        render.summarised(output, results.summary)
+        report_lines.show_run_summary(output, results.summary)
 
 
 def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:
@@ -218,8 +183,8 @@ def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:
     return result if result.report is None else replace(result, report=reached.lead_to(result.report))
 
 
-def shown_on(meter: Meter) -> Callable[[rpq.RunSummary], None]:
-    """What moves a bar."""
+def update_meter(meter: Meter) -> Callable[[rpq.RunSummary], None]:
+    """A function that updates a progress bar."""
 
     def show(summary: rpq.RunSummary) -> None:
         share = summary.num_files / summary.num_found if summary.all_found else None
@@ -229,23 +194,15 @@ def shown_on(meter: Meter) -> Callable[[rpq.RunSummary], None]:
     return show
 
 
-def ended(
+def finish_run(
     output: Output,
     summary: rpq.RunSummary,
     urls: Sequence[str],
     following: Sequence[Sequence[str]] = (),
     more: Mapping[str, Any] | None = None,
 ) -> int:
-    """Tell the summary, and give the exit code.
-
-    Args:
-        output: Where it is told.
-        summary: What was counted.
-        urls: What was named.
-        following: The commands to run next.
-        more: What the document has besides.
-    """
-    render.summarised(output, summary)
+    """Print the summary and the commands to run next, and return the exit code."""
+    report_lines.show_run_summary(output, summary)
     output.next(*following)
     url = " ".join(map(shown, urls))
     document: dict[str, Any] = summary.to_json() | {"url": url, "next": [list(command) for command in following]}

@@ -8,10 +8,9 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.shell_commands import command
 
 NAME = "metadata"
@@ -23,13 +22,11 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def metadata(
+    run: RunWork,
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder: a path or a URL.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace summaries that are there.")] = False,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Write the summary of a folder of Parquet files.
 
@@ -37,22 +34,15 @@ def metadata(
     one file; _common_metadata has the schema. Only footers are read; their schemas must be equal. Names that begin
     with _ or . are passed over. Run it again when files were added, replaced or removed.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
-    return run_verb(
-        NAME,
-        lambda output: _metadata(output, folder, overwrite, reached),
-        as_json=as_json,
-        urls=[folder],
-        reached=reached,
-    )
+    return run(lambda output: _metadata(output, folder, overwrite), [folder])
 
 
-async def _metadata(output: Output, folder: str, overwrite: bool, reached: Storage) -> int:
+async def _metadata(output: Output, folder: str, overwrite: bool) -> int:
     with output.progress("reading") as meter:
         written = await rpq.write_metadata(
             folder,
             overwrite=overwrite,
-            storage_options=reached.options,
+            storage_options=output.reached.options,
             progress=lambda done, there: meter.update(done / there, wording.counted(done, "footer")),
         )
     groups = wording.counted(written.num_row_groups, "row group")
@@ -61,15 +51,14 @@ async def _metadata(output: Output, folder: str, overwrite: bool, reached: Stora
     output.line("written", f"{written.url}, {wording.in_bytes(written.size)}")
     if written.common_url is not None:
         output.line("written", written.common_url)
-    next_command = reached.command(command("check", written.url))
-    output.next(next_command)
-    document = render.document(NAME, "written", rows=written.num_rows, url=written.url)
-    document |= {
-        "next": [list(next_command)],
-        "common_url": written.common_url,
-        "files": written.num_files,
-        "row_groups": written.num_row_groups,
-        "size": written.size,
-    }
-    output.document(document)
+    output.finish(
+        "written",
+        rows=written.num_rows,
+        following=[output.reached.command(command("check", written.url))],
+        url=written.url,
+        common_url=written.common_url,
+        files=written.num_files,
+        row_groups=written.num_row_groups,
+        size=written.size,
+    )
     return ExitCode.SOUND

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.ledger.saving import Html, check_html, save_html
+from resilient_pq.cli.ledger.html_page import save_html
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
-    RetryFor,
-    SchemaFrom,
-    SchemaText,
-    Storage,
-    StorageOptions,
-    storage,
-)
+from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import SchemaFrom, SchemaText
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.io.location import shown
 from resilient_pq.shell_commands import command
@@ -44,89 +35,81 @@ EPILOG = epilog(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What was asked for."""
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SRC [COPY]... DST",
+        help="The damaged file, other copies of it if there are, and the new file: paths or URLs. Or a folder, a"
+        " prefix that ends with a slash or a pattern in quotes, and a new folder.",
+    ),
+]
+OnDamageOption = Annotated[
+    OnDamage,
+    typer.Option(
+        help="What is done with rows of which a value is lost: drop leaves them out; null keeps them, with null in"
+        " columns that may be null; columns writes each column to a file of its own, as day.NAME.parquet, with the"
+        " rows that it has left and their numbers; raise writes nothing at all."
+    ),
+]
+RepairBits = Annotated[
+    bool,
+    typer.Option(
+        "--repair-bits",
+        help="Turn a single bit of a page back where its checksum names it, and the values decode and fit what is"
+        " known of them. Rarely other damage looks so: once in 512 times in a page of 1 MiB.",
+    ),
+]
+KeepUnplaced = Annotated[
+    bool,
+    typer.Option(
+        "--keep-unplaced",
+        help="Keep pages also where their own checksum holds but nothing proves that this is their place. They may"
+        " be of another column, of another row group or of an older version of the file.",
+    ),
+]
+FileId = Annotated[
+    str | None,
+    typer.Option(
+        "--file-id",
+        metavar="HEX",
+        help="Which file is meant where records of several were found, as one within a column of another.",
+    ),
+]
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify",
+        help="Read and compare also the beginning of a torn object, which the store copies by itself, unread, when"
+        " DST is in the same one.",
+    ),
+]
+Html = Annotated[
+    str | None,
+    typer.Option("--html", metavar="FILE", help="Write the file as a map, and what was lost, as a page of HTML."),
+]
+OnlyDamaged = Annotated[
+    bool, typer.Option("--only-damaged", help="Of many files: write nothing of those that are sound.")
+]
 
-    copies: Sequence[str]
-    dst: str
-    on_damage: OnDamage
-    schema: str | None
-    schema_from: str | None
-    repair_bits: bool
-    keep_unplaced: bool
-    file_id: str | None
-    verify: bool
-    overwrite: bool
-    html: str | None
-    only_damaged: bool
-    many: ManyOptions
 
-
+@verb(NAME)
 def recover(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SRC [COPY]... DST",
-            help="The damaged file, other copies of it if there are, and the new file: paths or URLs. Or a folder, a"
-            " prefix that ends with a slash or a pattern in quotes, and a new folder.",
-        ),
-    ],
-    on_damage: Annotated[
-        OnDamage,
-        typer.Option(
-            help="What is done with rows of which a value is lost: drop leaves them out; null keeps them, with null in"
-            " columns that may be null; columns writes each column to a file of its own, as day.NAME.parquet, with the"
-            " rows that it has left and their numbers; raise writes nothing at all."
-        ),
-    ] = OnDamage.DROP,
+    run: RunWork,
+    paths: Paths,
+    on_damage: OnDamageOption = OnDamage.DROP,
     schema: SchemaText = None,
     schema_from: SchemaFrom = None,
-    repair_bits: Annotated[
-        bool,
-        typer.Option(
-            "--repair-bits",
-            help="Turn a single bit of a page back where its checksum names it, and the values decode and fit what is"
-            " known of them. Rarely other damage looks so: once in 512 times in a page of 1 MiB.",
-        ),
-    ] = False,
-    keep_unplaced: Annotated[
-        bool,
-        typer.Option(
-            "--keep-unplaced",
-            help="Keep pages also where their own checksum holds but nothing proves that this is their place. They may"
-            " be of another column, of another row group or of an older version of the file.",
-        ),
-    ] = False,
-    file_id: Annotated[
-        str | None,
-        typer.Option(
-            "--file-id",
-            metavar="HEX",
-            help="Which file is meant where records of several were found, as one within a column of another.",
-        ),
-    ] = None,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Read and compare also the beginning of a torn object, which the store copies by itself, unread, when"
-            " DST is in the same one.",
-        ),
-    ] = False,
+    repair_bits: RepairBits = False,
+    keep_unplaced: KeepUnplaced = False,
+    file_id: FileId = None,
+    verify: Verify = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
     html: Html = None,
-    only_damaged: Annotated[
-        bool, typer.Option("--only-damaged", help="Of many files: write nothing of those that are sound.")
-    ] = False,
+    only_damaged: OnlyDamaged = False,
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
     workers_timeout: WorkersTimeout = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Keep what is whole of a damaged file, in a new one.
 
@@ -142,111 +125,106 @@ def recover(
     """
     if len(paths) < 2:
         raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")
-    reached = storage(endpoint_url, storage_option, retry_for)
-    check_html(html, paths)
+    _check_html(html, paths)
     *copies, dst = paths
     several = ManyOptions(resume, max_files, scheduler, workers_timeout)
-    asked = _Asked(
-        copies,
-        dst,
-        on_damage,
-        schema,
-        schema_from,
-        repair_bits,
-        keep_unplaced,
-        file_id,
-        verify,
-        overwrite,
-        html,
-        only_damaged,
-        several,
-    )
+    options = {
+        "on_damage": on_damage.value,
+        "schema": schema,
+        "schema_from": schema_from,
+        "repair_bits": repair_bits,
+        "keep_unplaced": keep_unplaced,
+        "verify": verify,
+        "overwrite": overwrite,
+    }
+
+    async def recover_folder(output: Output) -> int:
+        if html is not None:
+            raise rpq.RecoveryError("--html draws one file", hint="recover that file by itself, or use --json")
+        if file_id is not None:
+            raise rpq.RecoveryError("--file-id is that of one file", hint="recover that file by itself")
+        return await _recover_many(output, copies[0], dst, several, options | {"only_damaged": only_damaged})
 
     async def work(output: Output) -> int:
         if len(copies) > 1:
-            return await _recover(output, asked, reached)
-        return await many.one_or_many(
+            return await _recover(output, copies, dst, html, options | {"file_id": file_id})
+        return await many.run_one_or_many(
             copies,
-            reached,
-            one=lambda: _recover(output, asked, reached),
-            many=lambda: _recover_many(output, asked, reached),
+            output.reached,
+            one=lambda: _recover(output, copies, dst, html, options | {"file_id": file_id}),
+            many=lambda: recover_folder(output),
             surely_many=resume is not None or only_damaged or scheduler is not None,
         )
 
-    return run_verb(NAME, work, as_json=as_json, urls=copies, reached=reached)
+    return run(work, copies)
 
 
-async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
-    if asked.html is not None:
-        raise rpq.RecoveryError("--html draws one file", hint="recover that file by itself, or use --json")
-    if asked.file_id is not None:
-        raise rpq.RecoveryError("--file-id is that of one file", hint="recover that file by itself")
-    src = asked.copies[0]
-    async with many.doing(asked.many, reached, dst=asked.dst) as doing:
+def _check_html(path: str | None, others: Iterable[str]) -> None:
+    """Refuse a path of the page that is one of the `others`, the inputs and outputs, or in no folder."""
+    if path is None:
+        return
+    if any(_is_same_file(path, other) for other in others):
+        raise typer.BadParameter(f"{path} is one of the files to be recovered or written", param_hint="--html")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise typer.BadParameter(f"there is no folder for {path}", param_hint="--html")
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    if os.path.exists(one) and os.path.exists(other):
+        return os.path.samefile(one, other)
+    return os.path.abspath(one) == os.path.abspath(other.removeprefix("file://"))
+
+
+async def _recover_many(output: Output, src: str, dst: str, several: ManyOptions, options: Mapping[str, Any]) -> int:
+    reached, sibling = output.reached, options["schema_from"]
+    async with many.open_worker(several, reached, dst=dst) as worker:
         with output.progress("recovering") as meter:
             results = rpq.recover_many(
-                doing.named(src),
-                doing.named(asked.dst),
-                only_damaged=asked.only_damaged,
-                on_damage=asked.on_damage.value,
-                schema=asked.schema,
-                schema_from=None if asked.schema_from is None else doing.named(asked.schema_from),
-                repair_bits=asked.repair_bits,
-                keep_unplaced=asked.keep_unplaced,
-                verify=asked.verify,
-                overwrite=asked.overwrite,
-                max_files=doing.max_files,
-                resume=asked.many.resume,
+                worker.named(src),
+                worker.named(dst),
+                **{**options, "schema_from": None if sibling is None else worker.named(sibling)},
+                max_files=worker.max_files,
+                resume=several.resume,
                 storage_options=reached.options,
-                progress=many.shown_on(meter),
-                run=doing.run,
+                progress=many.update_meter(meter),
+                run=worker.run,
             )
-            summary = await many.told(output, results, reached, asked.many)
+            summary = await many.report_results(output, results, several)
     written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))
-    written = written or (not asked.only_damaged and bool(summary.outcomes.get("sound")))
-    following = [reached.command(command("check", _slashed(shown(asked.dst))))] if written else []
-    return many.ended(output, summary, [src], following)
+    written = written or (not options["only_damaged"] and bool(summary.outcomes.get("sound")))
+    folder = shown(dst) if shown(dst).endswith("/") else f"{shown(dst)}/"  # so that it is not taken for a file
+    following = [reached.command(command("check", folder))] if written else []
+    return many.finish_run(output, summary, [src], following)
 
 
-def _slashed(folder: str) -> str:
-    """A folder as one that cannot be taken for a file."""
-    return folder if folder.endswith("/") else f"{folder}/"
-
-
-async def _recover(output: Output, asked: _Asked, reached: Storage) -> int:
-    html = asked.html
+async def _recover(
+    output: Output, copies: Sequence[str], dst: str, html: str | None, options: Mapping[str, Any]
+) -> int:
     try:
         with output.progress("recovering") as meter:
             report = await rpq.recover(
-                list(asked.copies),
-                asked.dst,
-                on_damage=asked.on_damage.value,
-                schema=asked.schema,
-                schema_from=asked.schema_from,
-                repair_bits=asked.repair_bits,
-                keep_unplaced=asked.keep_unplaced,
-                file_id=asked.file_id,
-                verify=asked.verify,
-                overwrite=asked.overwrite,
-                storage_options=reached.options,
+                list(copies),
+                dst,
+                **options,
+                storage_options=output.reached.options,
                 progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
             )
     except rpq.NothingToRecoverError as error:
         if isinstance(error.report, rpq.Report):
-            render.recovered(output, error.report)
+            report_lines.show_recovery(output, error.report)
             await _save(output, html, error.report)
         output.note(error.message, label="error")
         if error.hint is not None:
             output.note(error.hint, label="hint")
         return ExitCode.NOTHING
-    report = reached.lead_to(report)
-    render.recovered(output, report)
+    report = output.reached.lead_to(report)
+    report_lines.show_recovery(output, report)
     await _save(output, html, report)
     return report.exit_code
 
 
 async def _save(output: Output, html: str | None, report: rpq.Report) -> None:
-    """The page, where it is wanted."""
+    """Write the page, if it is wanted."""
     if html is None:
         return
     made = datetime.now().astimezone()

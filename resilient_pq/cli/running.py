@@ -1,4 +1,4 @@
-"""Runs what a verb does to its end, whatever that is, and turns the end into an exit code."""
+"""Running a verb: the options that every verb has, and its exit code."""
 
 from __future__ import annotations
 
@@ -7,31 +7,62 @@ import logging
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial, wraps
+from inspect import Parameter, signature
+from typing import Any, Protocol, get_type_hints
 
 from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
 from resilient_pq.cli.output.output_streams import OutputClosedError
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.shared_options import Storage
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.errors import OutOfMemoryError, ResilientPQError
 
-#: What a verb does: it speaks through the output, and gives its exit code.
+#: The work of a verb: it prints to the output, and returns the exit code.
 Work = Callable[[Output], Coroutine[Any, Any, int]]
+#: The options of every verb, behind its own.
+_SHARED = {
+    "endpoint_url": (EndpointUrl, None),
+    "storage_option": (StorageOptions, None),
+    "retry_for": (RetryFor, None),
+    "as_json": (AsJson, False),
+}
 
 
-def run_verb(verb: str, work: Work, *, as_json: bool, urls: Sequence[str] = (), reached: Storage | None = None) -> int:
-    """The exit code of a verb.
+class RunWork(Protocol):
+    """Runs the work of a verb about some URLs, and returns the exit code."""
 
-    Args:
-        verb: Its name.
-        work: What it does. SIGINT, SIGTERM and SIGHUP cancel it; a second one ends the process.
-        as_json: Whether stdout gets one JSON document.
-        urls: What it is about: what it looks at, or what it writes.
-        reached: How stores are reached.
-    """
-    output = Output(verb, as_json=as_json, urls=urls, reached=reached)
+    def __call__(self, work: Work, urls: Sequence[str]) -> int:
+        """Run it."""
+
+
+def verb(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Add the options of every verb to a function, which gets a `RunWork` that follows them as its first argument."""
+
+    def add_options(function: Callable[..., int]) -> Callable[..., int]:
+        types = get_type_hints(function, include_extras=True)
+        _, *own = signature(function).parameters.values()
+        parameters = [each.replace(annotation=types[each.name]) for each in own]
+        for option, (kind, default) in _SHARED.items():
+            parameters.append(Parameter(option, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind))
+
+        @wraps(function)
+        def run(*, endpoint_url: Any, storage_option: Any, retry_for: Any, as_json: bool, **options: Any) -> int:
+            reached = storage(endpoint_url, storage_option, retry_for)
+            return function(partial(run_verb, name, as_json=as_json, reached=reached), **options)
+
+        del run.__wrapped__  # inspect would read the signature of the function
+        run.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return add_options
+
+
+def run_verb(name: str, work: Work, urls: Sequence[str] = (), *, as_json: bool, reached: Storage | None = None) -> int:
+    """Run the work of a verb, which SIGINT, SIGTERM and SIGHUP cancel; a second signal ends the process."""
+    output = Output(name, as_json=as_json, urls=urls, reached=reached)
     interrupts = Interrupts(waiting=output.ending, leaving=output.leaving)
     with interrupts:
         code = _outcome(output, work, interrupts)
@@ -46,11 +77,11 @@ def _outcome(output: Output, work: Work, interrupts: Interrupts) -> int:
         output.interrupted(interrupt.notes)
         return ExitCode.INTERRUPTED
     except OutputClosedError:
-        return ExitCode.SOUND  # whoever reads our stdout has seen enough
+        return ExitCode.SOUND  # the reader of stdout has seen enough
     except ResilientPQError as error:
         output.failed(error)
         return exit_code_of(error)
-    except MemoryError as error:  # of our own code here, or beside all files
+    except MemoryError as error:  # here, or of a whole run
         output.failed(OutOfMemoryError(str(error) or "there is not enough memory"))
         return ExitCode.USAGE
     except Exception as error:
@@ -60,7 +91,7 @@ def _outcome(output: Output, work: Work, interrupts: Interrupts) -> int:
 
 @contextmanager
 def _notices(output: Output) -> Iterator[None]:
-    """Warnings become notes on stderr; what the library logs is in the errors as well."""
+    """Turn warnings into notes on stderr, and drop the log, whose messages are in the errors as well."""
     quiet = logging.NullHandler()
     log = logging.getLogger("resilient_pq")
     log.addHandler(quiet)

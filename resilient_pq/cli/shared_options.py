@@ -67,13 +67,7 @@ _SIZE = re.compile(r"(\d[\d_]*)\s*(?:([KMGT])(I?B)?|B)?", re.IGNORECASE | re.ASC
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How the command line says to reach the store.
-
-    Attributes:
-        options: What the library takes as `storage_options`.
-        arguments: The same as arguments for a command to run next, credentials left out.
-        left_out: What was left out there, for people.
-    """
+    """How the store is reached: `storage_options`, the same as arguments without secrets, and the secrets' names."""
 
     options: dict[str, Any] = field(repr=False)
     arguments: tuple[str, ...] = ()
@@ -89,11 +83,7 @@ class Storage:
 
 
 def storage(endpoint_url: str | None, pairs: Sequence[str] | None, retry_for: float | None = None) -> Storage:
-    """Put ``--endpoint-url``, every ``--storage-option`` and ``--retry-for`` together.
-
-    Raises:
-        typer.BadParameter: An option is not KEY=VALUE.
-    """
+    """Combine ``--endpoint-url``, every ``--storage-option`` and ``--retry-for``."""
     options: dict[str, Any] = {}
     arguments: list[str] = []
     left_out: list[str] = []
@@ -127,11 +117,7 @@ def _json_or_text(value: str) -> Any:
 
 
 def parse_size(text: str) -> int:
-    """Bytes: ``1_000_000``, ``64MiB``, ``8M`` (the same as 8MiB), ``8MB`` (8,000,000).
-
-    Raises:
-        typer.BadParameter: It is none of these.
-    """
+    """Bytes: ``1_000_000``, ``64MiB``, ``8M`` (the same as 8MiB), ``8MB`` (8,000,000)."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size; write 64MiB, 8M or 1_000_000")
@@ -147,12 +133,12 @@ def size_option(name: str, help_text: str) -> Any:
     return typer.Option(name, metavar="SIZE", parser=parse_size, help=help_text)
 
 
-def parse_age(text: str) -> timedelta:
-    """A time: ``90s``, ``30m``, ``12h``, ``1d``, ``2w``.
+Compression = Annotated[str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")]
+RowGroupBytes = Annotated[int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")]
 
-    Raises:
-        typer.BadParameter: It is none of these.
-    """
+
+def parse_age(text: str) -> timedelta:
+    """A time: ``90s``, ``30m``, ``12h``, ``1d``, ``2w``."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h, 1d or 2w")
@@ -171,11 +157,7 @@ OlderThan = Annotated[
 
 
 def split_names(text: str | None, option: str = "--columns") -> list[str] | None:
-    """The names in ``a,b``, given to an option; None for None.
-
-    Raises:
-        typer.BadParameter: There is an empty name.
-    """
+    """The names in ``a,b``, given to an option; None for None."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
@@ -185,11 +167,7 @@ def split_names(text: str | None, option: str = "--columns") -> list[str] | None
 
 
 def parse_schema(text: str) -> str:
-    """The text of a schema: as it is given, or that of the file which is named behind an ``@``.
-
-    Raises:
-        typer.BadParameter: The file cannot be read, or is no text.
-    """
+    """The text of a schema, or that of the file behind an ``@``."""
     if not text.startswith("@"):
         return text
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -12,21 +13,11 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.input.input_rows import InputRows, open_rows
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
-    RetryFor,
-    Storage,
-    StorageOptions,
-    size_option,
-    split_names,
-    storage,
-)
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import size_option, split_names
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
-from resilient_pq.io.resolve import Opening
 from resilient_pq.shell_commands import command
 
 NAME = "write"
@@ -38,41 +29,45 @@ EPILOG = epilog(
     "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
 )
 
+Src = Annotated[
+    str,
+    typer.Argument(
+        metavar="SRC",
+        help="A .csv, .jsonl, .ndjson, .parquet, .arrow or .feather file, the URL of a Parquet file, or - for"
+        " an Arrow IPC stream or JSON lines on stdin.",
+    ),
+]
+Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")]
+Mode = Annotated[Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
+]
+RollRows = Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")]
+RollBytes = Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")]
+RollSeconds = Annotated[float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")]
+FileNames = Annotated[
+    str | None, typer.Option(metavar="NAME", help='A data set: what its files are called, if not "part".')
+]
+ResumeDataset = Annotated[
+    bool,
+    typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
+]
 
+
+@verb(NAME)
 @takes_write_options(before="mode")
 def write(
-    src: Annotated[
-        str,
-        typer.Argument(
-            metavar="SRC",
-            help="A .csv, .jsonl, .ndjson, .parquet, .arrow or .feather file, the URL of a Parquet file, or - for"
-            " an Arrow IPC stream or JSON lines on stdin.",
-        ),
-    ],
-    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")],
-    mode: Annotated[
-        Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")
-    ] = "w",
-    partition_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
-    ] = None,
-    roll_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")] = None,
-    roll_bytes: Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")] = None,
-    roll_seconds: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help='A data set: what its files are called, if not "part".')
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
-    ] = False,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
+    run: RunWork,
+    src: Src,
+    dst: Dst,
+    mode: Mode = "w",
+    partition_by: PartitionBy = None,
+    roll_rows: RollRows = None,
+    roll_bytes: RollBytes = None,
+    roll_seconds: RollSeconds = None,
+    name: FileNames = None,
+    resume: ResumeDataset = False,
     **given: Any,
 ) -> int:
     """Write rows to resilient Parquet files.
@@ -86,71 +81,52 @@ def write(
     With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
     interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
     settings = chosen_options(given)
-    keys = split_names(partition_by, "--partition-by")
     rolling = {
-        "partition_by": keys,
+        "partition_by": split_names(partition_by, "--partition-by"),
         "roll_rows": roll_rows,
         "roll_bytes": roll_bytes,
         "roll_seconds": roll_seconds,
         "name": name,
     }
     rolling = {name: value for name, value in rolling.items() if value is not None}
-    if rolling or resume:
-        begin: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
-        creating = partial(begin, dst, **settings, **rolling)
-        waiting = _block_seconds(settings)
-        work = partial(
-            _write_dataset,
-            src=src,
-            keys=keys or (),
-            block_seconds=waiting,
-            creating=creating,
-            reached=reached,
-        )
-        return run_verb(NAME, work, as_json=as_json, urls=[dst], reached=reached)
-    settings["mode"] = mode
-    return run_verb(
-        NAME,
-        lambda output: _write(output, src, dst, settings, reached),
-        as_json=as_json,
-        urls=[dst],
-        reached=reached,
-    )
+    if not rolling and not resume:
+        return run(lambda output: _write_file(output, src, dst, {**settings, "mode": mode}), [dst])
+    create: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
+    return run(lambda output: _write_dataset(output, src, partial(create, dst, **settings, **rolling)), [dst])
 
 
-def _block_seconds(settings: Mapping[str, Any]) -> float | None:
-    """A third of the time that rows may take until they are stored: the writer knows them from then on."""
-    bound = settings["max_unstored_seconds"]
-    return None if bound is None else bound / 3
+def _block_seconds(max_unstored_seconds: float | None) -> float | None:
+    """Seconds that a block of text may wait for lines: a third of the time until rows have to be stored."""
+    return None if max_unstored_seconds is None else max_unstored_seconds / 3
 
 
-async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], reached: Storage) -> int:
+async def _write_file(output: Output, src: str, dst: str, settings: Mapping[str, Any]) -> int:
     began = time.monotonic()
-    options = reached.options
-    async with open_rows(src, storage_options=options, block_seconds=_block_seconds(settings)) as rows:
+    options = output.reached.options
+    reading = open_rows(src, storage_options=options, block_seconds=_block_seconds(settings["max_unstored_seconds"]))
+    async with reading as rows:
         creation = rpq.create(dst, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
             await _feed(output, rows, writer)
     async with rpq.open(dst, storage_options=options) as file:
-        _report(output, file, reached, time.monotonic() - began, writer.num_bytes_resent)
+        _report(output, file, time.monotonic() - began, writer.num_bytes_resent)
     return ExitCode.SOUND
 
 
 async def _write_dataset(
-    output: Output,
-    src: str,
-    keys: Collection[str],
-    block_seconds: float | None,
-    creating: Callable[..., Opening[rpq.DatasetWriter]],
-    reached: Storage,
+    output: Output, src: str, create: partial[AbstractAsyncContextManager[rpq.DatasetWriter]]
 ) -> int:
     began = time.monotonic()
-    # The days of JSON, "2026-08-01", are read as times, which name no partitions.
-    reading = open_rows(src, storage_options=reached.options, as_written=keys, block_seconds=block_seconds)
+    reading = open_rows(
+        src,
+        storage_options=output.reached.options,
+        # The days of JSON, "2026-08-01", are read as times, which name no partitions.
+        as_written=create.keywords.get("partition_by", ()),
+        block_seconds=_block_seconds(create.keywords["max_unstored_seconds"]),
+    )
     async with reading as rows:
-        creation = creating(rows.schema, metadata=rows.metadata, storage_options=reached.options)
+        creation = create(rows.schema, metadata=rows.metadata, storage_options=output.reached.options)
         async with creation as writer:
             completed = writer.files
             await _feed(output, rows, writer)
@@ -163,21 +139,18 @@ async def _write_dataset(
         output.line("completed", f"{wording.counted(len(completed), 'file')} that were left open: {before}")
     partitions = wording.counted(len({file.partition for file in published}), "partition")
     output.line("", f"{wording.in_bytes(size)}, {partitions}, {wording.durations(time.monotonic() - began)}")
-    output.document(
-        render.document(
-            NAME,
-            "written",
-            rows=num_rows,
-            url=writer.url,
-            size=size,
-            files=[_described(file) for file in published],
-            completed=[_described(file) for file in completed],
-        )
+    output.finish(
+        "written",
+        rows=num_rows,
+        url=writer.url,
+        size=size,
+        files=[_file_json(file) for file in published],
+        completed=[_file_json(file) for file in completed],
     )
     return ExitCode.SOUND
 
 
-def _described(file: rpq.DatasetFile) -> dict[str, Any]:
+def _file_json(file: rpq.DatasetFile) -> dict[str, Any]:
     return {"url": file.url, "partition": file.partition, "rows": file.num_rows, "size": file.size}
 
 
@@ -188,26 +161,21 @@ async def _feed(output: Output, rows: InputRows, writer: rpq.Writer | rpq.Datase
             meter.update(share, wording.counted(writer.num_rows, "row"))
 
 
-def _report(output: Output, file: rpq.File, reached: Storage, seconds: float, resent: int) -> None:
-    """What was written, as its footer tells it, and what durable checkpoints cost."""
+def _report(output: Output, file: rpq.File, seconds: float, resent: int) -> None:
+    """Print the contents of the file, by its footer, and the bytes that were sent again for checkpoints."""
     groups = wording.counted(file.num_row_groups, "row group")
     output.line("written", f"{file.url}: {wording.counted(file.num_rows, 'row')} in {groups}")
     checkpoints = wording.counted(len(file.checkpoints), "checkpoint")
     size = wording.in_bytes(file.info.size)
     again = f", {wording.in_bytes(resent)} sent again for them" if resent else ""
     output.line("", f"{size}, {checkpoints}{again}, {wording.durations(seconds)}")
-    following = reached.command(command("check", file.url))
-    output.next(following)
-    output.document(
-        render.document(
-            NAME,
-            "written",
-            rows=file.num_rows,
-            url=file.url,
-            row_groups=file.num_row_groups,
-            size=file.info.size,
-            checkpoints=len(file.checkpoints),
-            resent_bytes=resent,
-            next=[list(following)],
-        )
+    output.finish(
+        "written",
+        rows=file.num_rows,
+        following=[output.reached.command(command("check", file.url))],
+        url=file.url,
+        row_groups=file.num_row_groups,
+        size=file.info.size,
+        checkpoints=len(file.checkpoints),
+        resent_bytes=resent,
     )

@@ -19,8 +19,8 @@ from typing import Any
 from distributed import Client, Event, Future, KilledWorker
 
 from resilient_pq.bulk.file_result import FileError, FileResult
+from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.scope import Scope
-from resilient_pq.bulk.task import FileTask
 from resilient_pq.dask.one_batch import FileOrder, TaskBatch, do_batch
 from resilient_pq.dask.serialized_row_group import Location, location_of
 from resilient_pq.dask.workers import Workers

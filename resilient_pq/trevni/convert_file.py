@@ -32,7 +32,7 @@ from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.shell_commands import command
 from resilient_pq.trevni.blocks.row_windows import needed_columns
 from resilient_pq.trevni.blocks.trevni_metadata import text_metadata
-from resilient_pq.trevni.trevni_source import KeptRows, RowStream, Source, given_schema, open_source
+from resilient_pq.trevni.trevni_source import KeptRows, RowStream, TrevniSource, given_schema, open_source
 from resilient_pq.writer.creation import new_file
 from resilient_pq.writer.file_writer import Writer
 from resilient_pq.writer.write_options import EncoderOptions, StreamKeywords, known_options, takes_options
@@ -108,8 +108,8 @@ async def convert(
         await check_other(store.address_of(key), target)
         await check_free(target)
         with located(Where(key=store.url_of(key))):
-            source = await _understood(store, key, given, read_options or ReadOptions(), policy)
-            selected, out_schema = _selected(source, columns)
+            source = await _open_source(store, key, given, read_options or ReadOptions(), policy)
+            selected, out_schema = _select_columns(source, columns)
         options = replace(options, metadata=text_metadata(source.header.metadata))
         if options.write.permissions is None:
             options = replace(options, options=replace(options.write, permissions=source.info.permissions))
@@ -123,7 +123,7 @@ async def convert(
             return conversion.report(Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
 
 
-def _selected(source: Source, columns: Sequence[str] | None) -> tuple[tuple[Selection, ...], Schema]:
+def _select_columns(source: TrevniSource, columns: Sequence[str] | None) -> tuple[tuple[Selection, ...], Schema]:
     """The columns wanted, and the schema of the output."""
     whole = source.layout.schema
     selected = tuple(whole.select(columns))
@@ -135,9 +135,9 @@ def _selected(source: Source, columns: Sequence[str] | None) -> tuple[tuple[Sele
     return selected, Schema(replace(whole.root, children=tuple(column.node for column in selected)))
 
 
-async def _understood(
+async def _open_source(
     store: ReadStore, key: str, schema: Schema | None, options: ReadOptions, policy: OnDamage
-) -> Source:
+) -> TrevniSource:
     """The file, its header and its tables read."""
     try:
         return await open_source(store, key, schema=schema, options=options)
@@ -161,9 +161,9 @@ async def _understood(
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """What is converted, and what its report says."""
+    """A conversion: its source, its rows and its schema, and its report."""
 
-    source: Source
+    source: TrevniSource
     stream: RowStream
     schema: Schema
     verify: bool
@@ -208,7 +208,7 @@ class _Conversion:
         )
 
     def _unverified(self) -> Iterator[str]:
-        """What of the values nothing vouches for."""
+        """Columns and blocks whose values no checksum covers."""
         if not self.verify or not self.source.num_rows:
             return
         columns = needed_columns(self.source.layout.sources[leaf.ordinal] for leaf in self.stream.leaves)
@@ -226,7 +226,7 @@ class _Conversion:
 async def _write(
     conversion: _Conversion, creation: Opening[Writer], policy: OnDamage, progress: Progress | None
 ) -> None:
-    """Write the rows that are kept, and publish them; where there are none though there should be, nothing."""
+    """Write and publish the kept rows; nothing if there are none of a file with rows."""
     source, arriving = conversion.source, conversion.stream.windows()
     async with AsyncExitStack() as stack, aclosing(arriving):
         writer = None if source.num_rows else await stack.enter_async_context(creation)

@@ -22,14 +22,7 @@ from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
 from resilient_pq.reader.read_plan import check_limit
 from resilient_pq.reader.streaming import Batches, check_batch_rows
 from resilient_pq.trevni.blocks.trevni_metadata import text_metadata
-from resilient_pq.trevni.trevni_source import (
-    BATCH_ROWS,
-    KeptRows,
-    RowStream,
-    Source,
-    given_schema,
-    open_source,
-)
+from resilient_pq.trevni.trevni_source import BATCH_ROWS, KeptRows, RowStream, TrevniSource, given_schema, open_source
 
 
 class TrevniFile:
@@ -39,7 +32,7 @@ class TrevniFile:
         url: What is read.
     """
 
-    def __init__(self, source: Source, how: ReadSettings, held: AsyncExitStack) -> None:
+    def __init__(self, source: TrevniSource, how: ReadSettings, held: AsyncExitStack) -> None:
         """Use `open_trevni` instead."""
         self.url = source.url
         self._source = source

@@ -41,11 +41,8 @@ _MOST_HEADER_BYTES: Final = 256 * MiB
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A file whose header is understood: its bytes, the tables of its blocks or what is wrong with them, its records.
-
-    `tail` says which version of it is read, and what lies in it costs no request; `notes` are odd and cost no rows.
-    """
+class TrevniSource:
+    """An open file: its header, the tables of its blocks or their errors, and its layout; `notes` cost no rows."""
 
     store: ReadStore
     tail: ObjectTail
@@ -76,7 +73,7 @@ def given_schema(schema: Schema | str | None) -> Schema | None:
     return schema
 
 
-async def open_source(store: ReadStore, key: str, *, schema: Schema | None, options: ReadOptions) -> Source:
+async def open_source(store: ReadStore, key: str, *, schema: Schema | None, options: ReadOptions) -> TrevniSource:
     """Read the header of a file and the tables of its blocks."""
     tail = await store.read_tail(key, _OPENING_BYTES)
     try:
@@ -87,11 +84,11 @@ async def open_source(store: ReadStore, key: str, *, schema: Schema | None, opti
     notes = [] if note is None else [note]
     tables = await _read_tables(store, tail, header, options)
     num_rows = _num_rows(header, tables, notes)
-    notes += _bytes_of_nobody(tables, tail.info.size)
+    notes += _unowned_bytes(tables, tail.info.size)
     for position, table in tables.items():
         if isinstance(table, BlockTable) and not table.column.max_repetition_level:
-            tables[position] = _checked(table, num_rows)
-    return Source(store, tail, store.url_of(key), header, tables, layout, num_rows, tuple(notes), options)
+            tables[position] = _check_rows(table, num_rows)
+    return TrevniSource(store, tail, store.url_of(key), header, tables, layout, num_rows, tuple(notes), options)
 
 
 def _layout_of(header: Header, schema: Schema | None) -> tuple[Layout, str | None]:
@@ -117,7 +114,7 @@ def _layout_of(header: Header, schema: Schema | None) -> tuple[Layout, str | Non
 
 
 async def _read_header(store: ReadStore, info: ObjectInfo, data: memoryview | None) -> Header:
-    """The header, which does not say how long it is; what is at hand of the file may be all of it."""
+    """Read the header, whose size is unknown; `data` may be the whole file."""
     data = memoryview(b"") if data is None else data
     if not data and info.size:
         data = memoryview(await store.read_range(info.key, 0, min(info.size, _OPENING_BYTES), pin=info))
@@ -131,7 +128,7 @@ async def _read_header(store: ReadStore, info: ObjectInfo, data: memoryview | No
 async def _read_tables(
     store: ReadStore, tail: ObjectTail, header: Header, options: ReadOptions
 ) -> dict[int, BlockTable | FormatError]:
-    """The table of each column's blocks, which does not say how long it is, or what is wrong with it."""
+    """Read the table of each column's blocks, whose size is unknown, or its error."""
     tables: dict[int, BlockTable | FormatError] = {}
     size, starts = tail.info.size, header.starts
     ends = {position: start + _TABLE_BYTES for position, start in enumerate(starts)}
@@ -168,7 +165,7 @@ def _table_in(
 async def _fetched(
     store: ReadStore, tail: ObjectTail, ranges: Sequence[ByteRange], options: ReadOptions
 ) -> AsyncGenerator[tuple[int, memoryview], None]:
-    """The bytes of ranges, each with its number, as they arrive; those at hand cost no request."""
+    """The bytes of ranges, each with its number, as they arrive; ranges in the tail cost no request."""
     places = [ObjectRange(tail.info, wanted) for wanted in ranges]
     groups = fetch_groups(store, places, group_bytes=1, options=options.fetch, tail=tail)
     async with aclosing(groups) as arriving:
@@ -191,8 +188,8 @@ def _num_rows(header: Header, tables: Mapping[int, BlockTable | FormatError], no
     return header.num_rows
 
 
-def _bytes_of_nobody(tables: Mapping[int, BlockTable | FormatError], size: int) -> Iterator[str]:
-    """Bytes that no column has, or several do: its writers leave none, so something is not as it was written."""
+def _unowned_bytes(tables: Mapping[int, BlockTable | FormatError], size: int) -> Iterator[str]:
+    """Bytes of no column, or of several: writers leave none, so the file changed."""
     known = sorted((table for table in tables.values() if isinstance(table, BlockTable)), key=lambda table: table.start)
     if len(known) < len(tables):
         return
@@ -203,7 +200,7 @@ def _bytes_of_nobody(tables: Mapping[int, BlockTable | FormatError], size: int) 
             yield f"{table.end - end:,} bytes of the column {table.column.name!r} belong to the next one, too"
 
 
-def _checked(table: BlockTable, num_rows: int) -> BlockTable | FormatError:
+def _check_rows(table: BlockTable, num_rows: int) -> BlockTable | FormatError:
     count = int(table.counts.sum())
     if count == num_rows:
         return table
@@ -224,7 +221,7 @@ class RowStream:
 
     def __init__(
         self,
-        source: Source,
+        source: TrevniSource,
         selected: Sequence[Selection],
         on_damage: OnDamage,
         *,

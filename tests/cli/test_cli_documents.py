@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from resilient_pq import sync as rpq
+from trevni_bytes import write_trevni
 
 Run = Callable[..., Any]
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
@@ -71,7 +70,7 @@ def folder(tmp_path: Path, sound: Path, torn: Path, flipped: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     for path in (sound, torn, flipped):
         path.rename(tmp_path / path.name.replace("torn file", "torn"))
-    rpq.write_trevni("old.trv", {"a": [1, 2, 3]})
+    write_trevni(tmp_path / "old.trv", {"a": [1, 2, 3]})
     Path("empty.parquet").write_bytes(b"")
     Path("files").mkdir()
     Path("files/a.parquet").write_bytes(Path("sound.parquet").read_bytes())

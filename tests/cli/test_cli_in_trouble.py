@@ -27,9 +27,13 @@ import pyarrow.csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trevni_bytes import write_trevni
 
 from resilient_pq import sync as rpq
 from resilient_pq.cli.input import text_readers
+from resilient_pq.cli.input.input_rows import read_stdin
+from resilient_pq.cli.input.input_stream import InputStream, StoppableFile
+from resilient_pq.cli.input.text_readers import TextOptions, read_csv, read_json_lines
 
 Signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 NUM_ROWS = 400_000
@@ -195,7 +199,7 @@ def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
     (sources / "flipped.parquet").write_bytes(whole[:200_000] + bytes([whole[200_000] ^ 1]) + whole[200_001:])
     (sources / "torn.parquet").write_bytes(whole[: len(whole) * 2 // 3])
     if verb[0] == "convert" and not (sources / "rows.trv").exists():
-        rpq.write_trevni(sources / "rows.trv", {"text": [hashlib.sha256(b"%d" % i).hexdigest() for i in range(5_000)]})
+        write_trevni(sources / "rows.trv", {"text": [hashlib.sha256(b"%d" % i).hexdigest() for i in range(5_000)]})
     if verb[0] == "metadata" and not (sources / "files").exists():
         (sources / "files").mkdir()
         for number in range(100):  # so that their summary is longer than a file may be
@@ -302,12 +306,12 @@ def test_no_file_takes_the_number_of_a_closed_stream(sound: Path, rpq_command: l
 
 def test_a_read_that_waits_is_stopped() -> None:
     begin, end = os.pipe()
-    file = text_readers.StoppableFile(begin)
+    file = StoppableFile(begin)
     found: list[object] = []
 
     def read() -> None:
         try:
-            found.append(io.BufferedReader(text_readers.InputStream(file)).read(10))
+            found.append(io.BufferedReader(InputStream(file)).read(10))
         except OSError as error:
             found.append(error)
 
@@ -336,9 +340,9 @@ def test_csv_is_what_pyarrow_makes_of_it(rows: list[list[str]], end: str, block_
     """Block by block as its own stream, whose types are those of the first block."""
     names = [f"column {number % 2}" for number in range(len(rows[0]) if rows else 2)]
     data = end.join([",".join(cells) for cells in [names, *rows]]).encode() + (end.encode() if ends else b"")
-    options = text_readers.TextOptions(block_bytes)
+    options = TextOptions(block_bytes)
     try:
-        found = list(text_readers.read_csv(text_readers.InputStream(io.BytesIO(data)), "a.csv", options))
+        found = list(read_csv(InputStream(io.BytesIO(data)), "a.csv", options))
     except rpq.FormatError:
         found = []
     try:
@@ -374,8 +378,8 @@ def test_lines_that_come_slowly_do_not_wait_for_a_block(
     seconds: float | None, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = Trickle(monkeypatch, [b'{"a": %d}\n' % number for number in range(10)])
-    options = text_readers.TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
-    schema, *tables = text_readers.read_json_lines(text_readers.InputStream(lines), "stdin", options)
+    options = TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
+    schema, *tables = read_json_lines(InputStream(lines), "stdin", options)
     assert [len(table) for table in tables] == blocks
     assert pa.concat_tables(tables)["a"].to_pylist() == list(range(10))
     assert schema == pa.schema([("a", pa.int64())])
@@ -394,9 +398,9 @@ def _arrow_stream() -> tuple[bytes, bytes]:
 @pytest.mark.parametrize(
     ("read", "first", "rest"),
     [
-        (text_readers.read_stdin, b'{"a": 1}\n{"a"', b": 2}\n"),
-        (text_readers.read_csv, b"a\n1\n2", b"\n"),
-        (text_readers.read_stdin, *_arrow_stream()),
+        (read_stdin, b'{"a": 1}\n{"a"', b": 2}\n"),
+        (read_csv, b"a\n1\n2", b"\n"),
+        (read_stdin, *_arrow_stream()),
     ],
     ids=["json", "csv", "arrow"],
 )
@@ -406,11 +410,11 @@ def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) 
     found: Queue[Any] = Queue()
 
     def run() -> None:
-        options = text_readers.TextOptions(1 << 20, (), 0.01)
-        for item in read(text_readers.InputStream(file), "stdin", options):
+        options = TextOptions(1 << 20, (), 0.01)
+        for item in read(InputStream(file), "stdin", options):
             found.put(item)
 
-    with text_readers.StoppableFile(begin) as file:
+    with StoppableFile(begin) as file:
         thread = threading.Thread(target=run)
         thread.start()
         os.write(end, first)
@@ -425,8 +429,8 @@ def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) 
 
 
 def test_a_header_that_comes_alone_tells_no_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = text_readers.InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
-    schema, *tables = text_readers.read_csv(lines, "a.csv", text_readers.TextOptions(1 << 20, (), 0.5))
+    lines = InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
+    schema, *tables = read_csv(lines, "a.csv", TextOptions(1 << 20, (), 0.5))
     assert schema == pa.schema([("a", pa.int64())])
     assert [table.to_pylist() for table in tables] == [[{"a": 1}, {"a": 2}]]
 

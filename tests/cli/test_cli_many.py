@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.bulk.task import FileTask, run_here
+from resilient_pq.bulk.file_task import FileTask, run_here
 from resilient_pq.cli import check_verb, many_verbs
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.errors import StoreError
@@ -84,8 +84,8 @@ def test_the_command_to_run_next_writes_beside_the_folder(
 
 def test_of_a_bucket_the_next_command_writes_to_a_folder() -> None:
     for url in ("s3://bucket", "s3://bucket/", "s3://bucket/**/*.parquet"):
-        assert check_verb.recovering(url) == ("rpq", "recover", url, "bucket.recovered", "--only-damaged")
-    assert check_verb.recovering("s3://bucket/events/*.parquet")[3] == "s3://bucket/events.recovered"
+        assert check_verb.recovery_command(url) == ("rpq", "recover", url, "bucket.recovered", "--only-damaged")
+    assert check_verb.recovery_command("s3://bucket/events/*.parquet")[3] == "s3://bucket/events.recovered"
 
 
 def test_a_document_for_each_file_and_one_of_all(rpq_run: Run, folder: Path) -> None:

@@ -66,9 +66,9 @@ def test_nothing_of_it_in_a_pipe(rpq_process: Run, torn: Path, sound: Path) -> N
 def test_a_bar_on_stderr_where_it_takes_long(rpq_command: list[str], torn: Path) -> None:
     code = (
         "import sys\n"
-        "from resilient_pq.cli import render\n"
+        "from resilient_pq.cli.output import progress_bar\n"
         "from resilient_pq.cli.main import run\n"
-        "render._FIRST_SHOWN = render._SHOWN_EVERY = -1\n"
+        "progress_bar._FIRST_SHOWN = progress_bar._SHOWN_EVERY = -1\n"
         f"sys.exit(run(['check', {str(torn)!r}]))\n"
     )
     said = _on_a_terminal([rpq_command[0], "-c", code])
@@ -81,7 +81,7 @@ def test_a_mistake_of_ours_is_told_as_one(rpq_run: Run, sound: Path, monkeypatch
     def fail(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(check_verb.render, "checked", fail)
+    monkeypatch.setattr(check_verb.report_lines, "show_check", fail)
     ended = rpq_run("check", sound, "--json")
     assert ended.code == ExitCode.INTERNAL
     assert "ZeroDivisionError: oh" in ended.err

@@ -15,7 +15,8 @@ from rich.console import Console
 from resilient_pq.cli.ledger.account import headline, share
 from resilient_pq.cli.ledger.grid import bands, grid
 from resilient_pq.cli.ledger.terminal import ledger_map
-from resilient_pq.cli.output import render
+from resilient_pq.cli.output import report_lines
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, RowsFate
 from resilient_pq.recovery.report import Kept, Outcome, Report
 
@@ -130,7 +131,7 @@ def test_colours_where_they_are_wanted(sample_ledgers: Any) -> None:
 def test_a_terminal_gets_squares(
     sample_ledgers: Any, capsys: pytest.CaptureFixture[str], terminal: dict[str, Any], letter: str
 ) -> None:
-    output = render.Output("recover")
+    output = Output("recover")
     output._out = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), width=100, **terminal)
     output.map(sample_ledgers.damaged())
     out = capsys.readouterr().out
@@ -181,7 +182,7 @@ def _report(ledger: Ledger) -> Report:
 
 
 def test_what_a_recovery_prints(sample_ledgers: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    render.recovered(render.Output("recover"), _report(sample_ledgers.damaged()))
+    report_lines.show_recovery(Output("recover"), _report(sample_ledgers.damaged()))
     out = capsys.readouterr().out
     lines = out.splitlines()
     assert lines[0] == "kept        16,000 of 24,000 rows in 9 row groups; 1,000 bytes copied as they were"
@@ -197,21 +198,21 @@ def test_what_a_recovery_prints(sample_ledgers: Any, capsys: pytest.CaptureFixtu
 
 def test_a_long_list_of_losses_is_cut(sample_ledgers: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ledger = sample_ledgers.made_up([f"c{i}" for i in range(20)], 40, 4, lost=200, seed=2)
-    render.recovered(render.Output("recover"), _report(ledger))
+    report_lines.show_recovery(Output("recover"), _report(ledger))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("kept        1,600 rows in")
     assert lines[2].startswith("nulled      ")
     table = next(number for number, line in enumerate(lines) if line.startswith("rows "))
     (more,) = [number for number, line in enumerate(lines) if "more, which --json lists" in line]
-    assert more == table + render.MAX_LISTED + 1
+    assert more == table + report_lines.MAX_LISTED + 1
 
 
 def test_nothing_lost_needs_no_map(sample_ledgers: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    render.recovered(render.Output("recover"), _report(sample_ledgers.made_up(["a"], 3, 2)))
+    report_lines.show_recovery(Output("recover"), _report(sample_ledgers.made_up(["a"], 3, 2)))
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["kept", "lost", "written", "next"]
 
 
 def test_as_json_the_ledger_is_all_there_is(sample_ledgers: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ledger = sample_ledgers.damaged()
-    render.recovered(render.Output("recover", as_json=True), _report(ledger))
+    report_lines.show_recovery(Output("recover", as_json=True), _report(ledger))
     assert json.loads(capsys.readouterr().out)["ledger"] == ledger.to_json()

@@ -19,7 +19,7 @@ from distributed import KilledWorker
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
 from resilient_pq.bulk.file_result import FileResult
-from resilient_pq.bulk.task import FileTask
+from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.dask import on_cluster
 from resilient_pq.dask.on_cluster import OnCluster
 from resilient_pq.dask.one_batch import TaskBatch

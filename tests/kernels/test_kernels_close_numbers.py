@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
 
@@ -88,7 +88,7 @@ def test_values_that_change_meanwhile_are_not_written_beside_the_table(
 
     def changing(shape: tuple[int, ...], dtype: Any) -> Any:
         values[0] = 10**9
-        return room.empty(shape, dtype)
+        return memory_pool.empty(shape, dtype)
 
     monkeypatch.setattr(sys.modules[native.dictionary_build.__module__], "empty", changing)
     with pytest.raises(EncodingError, match="has changed"):

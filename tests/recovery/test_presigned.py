@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.bulk.task import FileTask
+from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.io import resolve
 from resilient_pq.io.location import shown
 

@@ -19,20 +19,13 @@ from resilient_pq.errors import RecoveryError, ResilientPQError
 
 #: Share of the rows after which the writer is killed.
 HALF_WAY = 0.5
-#: A writer at the end of its rows tells fifty times a second how much is stored by now.
+#: A writer at the end of its rows reports fifty times a second.
 MAX_REPORTS_AT_END = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the writer writes, and where.
-
-    Attributes:
-        url: The file.
-        rows: Its rows.
-        storage_options: How to reach the store.
-        part_bytes: Bytes of a part of an upload; None for the default.
-    """
+    """The file that the writer writes, its rows, and how to reach the store; `part_bytes` of None is the default."""
 
     url: str
     rows: DemoRows
@@ -42,7 +35,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the writer is: the share of all rows, the rows that it took, and those that survive it."""
+    """The progress of the writer: the share of all rows, the rows that it accepted, and those that are stored."""
 
     share: float = 0.0
     accepted: int = 0
@@ -51,25 +44,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A writer that is gone.
-
-    Attributes:
-        pid: Its process id.
-        last: What it had told last: it may have been further.
-        seconds: How long it lived.
-    """
+    """A killed writer: its process id, its last report, and the seconds that it ran."""
 
     pid: int
     last: Progress
     seconds: float
 
 
-def packed(value: object) -> bytes:
+def to_line(value: object) -> bytes:
     """Anything on its way to another process, as a line."""
     return base64.b64encode(pickle.dumps(value)) + b"\n"
 
 
-def unpacked(line: bytes) -> Any:
+def from_line(line: bytes) -> Any:
     """The other way round."""
     return pickle.loads(base64.b64decode(line))
 
@@ -87,7 +74,7 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
     )
     assert process.stdin is not None and process.stdout is not None
     try:
-        process.stdin.write(packed(job))
+        process.stdin.write(to_line(job))
         async with aclosing(_reports(process.stdout)) as reports:
             told, at_end, last = 0, 0, Progress()
             async for last in reports:
@@ -102,11 +89,11 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
                     f"the writer ended before the demo could kill it: {how}",
                     hint="if memory ran out, write fewer rows: --rows",
                 )
-            # Not just after it told something, but anywhere between.
+            # Kill it at any moment between two reports.
             await asyncio.sleep(random.random() * 3 * (time.monotonic() - began) / told)
             process.kill()
             seconds = time.monotonic() - began
-            async for progress in reports:  # what it still told before it died
+            async for progress in reports:  # reports before it died
                 last = progress
         await process.wait()  # or a second kill takes the exit status that asyncio waits for
         return Killed(process.pid, last, seconds)
@@ -117,9 +104,9 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
 
 
 async def _reports(stdout: asyncio.StreamReader) -> AsyncGenerator[Progress, None]:
-    """What the writer tells; the line that it was killed in the middle of is left out."""
+    """The reports of the writer, without a line that the kill cut off."""
     while (line := await stdout.readline()).endswith(b"\n"):
-        told = unpacked(line)
+        told = from_line(line)
         if isinstance(told, ResilientPQError):
             raise told
         yield told

@@ -1,4 +1,4 @@
-"""Where the demo writes: a folder of this machine, or a bucket. Both are cleared at the end."""
+"""The place of the demo's files: a local folder or a bucket, which are cleared at the end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,7 @@ RECOVERED_NAME = "demo.recovered.parquet"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the demo writes.
-
-    Attributes:
-        url: The file that the writer writes.
-        recovered_url: The file that is recovered; the same where nothing is torn.
-        kept: Whether the files are there after the end.
-        storage_options: How to reach the store.
-        part_bytes: Bytes of a part of an upload; None of local files.
-    """
+    """The file of the demo and the recovered file, which are the same on S3; `kept` if they stay after the end."""
 
     url: str
     recovered_url: str
@@ -40,7 +32,7 @@ class Place:
     part_bytes: int | None = None
 
     async def leftover(self) -> tuple[str, str]:
-        """What the killed writer left, as the URL of something that can be checked, and in words."""
+        """The remains of the killed writer: a URL that can be checked, and words."""
         if self.part_bytes is None:
             return await asyncio.to_thread(self._partial)
         done = await rpq.complete_upload(self.url, storage_options=self.storage_options)
@@ -73,7 +65,7 @@ async def bucket(name: str, options: dict[str, Any], *, create: bool, keep: bool
     prefix = f"s3://{name}/rpq-demo-{secrets.token_hex(4)}"
     url, made = f"{prefix}/{NAME}", False
     try:
-        # An error of the store is best told before anything is written.
+        # Errors of the store should come before anything is written.
         await rpq.list_uploads(url, storage_options=options)
     except rpq.NotFoundError:
         if not create:

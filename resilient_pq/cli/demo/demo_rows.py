@@ -33,13 +33,8 @@ Pieces = AsyncGenerator[tuple[Any, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """Rows, to be taken once.
-
-    Attributes:
-        schema: Their Arrow schema.
-        pieces: All of them in order, in pieces that are small beside the whole.
-    """
+class DemoStream:
+    """The Arrow schema of rows, and the rows in order, in many small pieces."""
 
     schema: Any
     pieces: Pieces
@@ -47,25 +42,19 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class DemoRows:
-    """Where the rows come from.
-
-    Attributes:
-        num_rows: How many the generator makes.
-        seed: Of the generator.
-        input: A file to take rows from instead.
-    """
+    """The source of the rows: a generator with a seed, or the file `input`."""
 
     num_rows: int
     seed: int
     input: str | None = None
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Stream]:
+    async def open(self) -> AsyncIterator[DemoStream]:
         """The rows from the first on; every call gives the same."""
         if self.input is None:
             flights = Flights(self.num_rows, self.seed)
             async with aclosing(_generated(flights)) as pieces:
-                yield Stream(flights.schema, pieces)
+                yield DemoStream(flights.schema, pieces)
             return
         size = await asyncio.to_thread(_size, self.input)
         block_bytes = min(max(size // PIECES, _MIN_BLOCK_BYTES), BLOCK_BYTES)
@@ -73,7 +62,7 @@ class DemoRows:
             open_rows(self.input, block_bytes=block_bytes) as rows,
             aclosing(_in_pieces(rows.batches)) as pieces,
         ):
-            yield Stream(rows.schema, pieces)
+            yield DemoStream(rows.schema, pieces)
 
 
 async def _generated(flights: Flights) -> Pieces:
@@ -106,11 +95,7 @@ def _size(path: str) -> int:
 
 
 def columns_to_compare(schema: Any) -> list[str]:
-    """Two columns to read back, one of text and one of something else where there are such.
-
-    Args:
-        schema: That of the rows as they are written: anything with ``__arrow_c_schema__``.
-    """
+    """Two columns of an Arrow schema to read back: one of text and another one, if there are such."""
     fields = [field for field in Field.of(schema).children if field.kind in _COMPARED_KINDS]
     names = [field.name for field in fields]
     if all(name in names for name in _FLIGHT_COLUMNS):
@@ -134,12 +119,7 @@ def _columns_of(batch: Any, names: list[str]) -> Table:
 
 @dataclass(slots=True)
 class Comparison:
-    """What was read back beside what was written.
-
-    Attributes:
-        num_rows: Rows whose values are the same, from the first on.
-        difference: The first that is not, in words; None where there is none.
-    """
+    """The number of equal rows from the first on, and the first difference in words."""
 
     num_rows: int = 0
     difference: str | None = None

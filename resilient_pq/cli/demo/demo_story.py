@@ -1,4 +1,4 @@
-"""What the demo does, told scene by scene while it happens."""
+"""The demo, printed step by step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from resilient_pq.cli.demo.demo_kill import Job, Killed, Progress, kill_half_way
 from resilient_pq.cli.demo.demo_places import Place
 from resilient_pq.cli.demo.demo_rows import DemoRows, columns_to_compare, compare
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.output import render
-from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.output.wording import counted, durations, in_bytes
 from resilient_pq.errors import RecoveryError
 from resilient_pq.shell_commands import command
@@ -24,13 +23,7 @@ from resilient_pq.shell_commands import command
 
 @dataclass(slots=True)
 class Story:
-    """The demo.
-
-    Attributes:
-        output: Where it is told.
-        source: The rows.
-        place: Where they are written.
-    """
+    """The demo: its output, its rows, and where they are written."""
 
     output: Output
     source: DemoRows
@@ -99,7 +92,7 @@ class Story:
         return report
 
     async def _read_back(self) -> dict[str, Any]:
-        """What reading the recovered file showed, for the document."""
+        """Read the recovered file and compare it; the result is for the document."""
         began = time.monotonic()
         async with rpq.open(self.place.recovered_url, storage_options=self.place.storage_options) as file:
             async with self.source.open() as written:
@@ -157,7 +150,7 @@ class Story:
         self.output.next(*following)
         self.output.document(
             report.to_json()
-            | render.document("demo", "held" if held else "broken", rows=kept)
+            | base_document("demo", "held" if held else "broken", rows=kept)
             | read
             | {
                 "findings": [finding.to_json() for finding in report.findings],

@@ -11,7 +11,7 @@ import math
 import sys
 
 import resilient_pq as rpq
-from resilient_pq.cli.demo.demo_kill import Job, Progress, packed, unpacked
+from resilient_pq.cli.demo.demo_kill import Job, Progress, from_line, to_line
 from resilient_pq.errors import ResilientPQError, SchemaError, Where
 
 #: Row groups that the whole table would have.
@@ -50,7 +50,7 @@ async def write(job: Job) -> None:
 
 
 async def _wait(writer: rpq.Writer) -> None:
-    """Until the end of stdin: whoever was to kill us is gone then."""
+    """Wait for the end of stdin: the process that should kill this one is gone then."""
     end = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
     while not end.done():
         _tell(Progress(1.0, writer.num_rows, writer.num_rows_stored))
@@ -59,16 +59,16 @@ async def _wait(writer: rpq.Writer) -> None:
 
 
 def _tell(told: Progress | ResilientPQError) -> None:
-    sys.stdout.buffer.write(packed(told))
+    sys.stdout.buffer.write(to_line(told))
     sys.stdout.buffer.flush()
 
 
 def main() -> int:
     """Do the job that stdin names."""
     try:
-        asyncio.run(write(unpacked(sys.stdin.readline().encode())))
+        asyncio.run(write(from_line(sys.stdin.readline().encode())))
     except BrokenPipeError:
-        return 1  # nobody listens any more
+        return 1  # the reader of stdout is gone
     except ResilientPQError as error:
         _tell(error.detached())
         return 1

@@ -48,11 +48,7 @@ Values = NDArray[Any]
 
 
 class Flights:
-    """The rows of one seed.
-
-    Attributes:
-        num_rows: How many there are.
-    """
+    """The rows of one seed."""
 
     def __init__(self, num_rows: int, seed: int) -> None:
         """Make a table of `num_rows` rows, at least one; `seed` is not negative."""

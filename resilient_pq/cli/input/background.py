@@ -1,4 +1,4 @@
-"""Blocking iteration beside the event loop."""
+"""Blocking iterators in a thread."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ Item = TypeVar("Item")
 
 
 def _nothing() -> None:
-    """What does not wait needs not be woken."""
+    """Nothing to stop."""
 
 
 async def in_background(
     items: Generator[Item, Any, Any], stop: Callable[[], None] = _nothing
 ) -> AsyncGenerator[Item, None]:
-    """The items of a blocking iterator, made in a thread, the next one while the last is being used.
-
-    The thread has ended when this is closed: one that lives on when Python ends may crash the process.
-
-    Args:
-        items: Closed by the thread.
-        stop: Called from the event loop where nobody wants more items; ends whatever the thread waits for.
-    """
+    """Iterate in a thread that has ended when this is closed; `stop` ends whatever the thread waits for."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[tuple[Item] | Exception | None] = asyncio.Queue()
     room = threading.Semaphore(1)

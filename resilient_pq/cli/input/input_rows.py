@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import resilient_pq as rpq
-from resilient_pq.cli.input import text_readers
+from resilient_pq.cli.input.arrow_readers import ARROW_FILE_MAGIC, CONTINUATION, read_arrow
 from resilient_pq.cli.input.background import in_background
-from resilient_pq.errors import UnsupportedError, Where
+from resilient_pq.cli.input.input_stream import InputStream, StoppableFile, take_bytes
+from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, TextOptions, read_csv, read_json_lines
+from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.resolve import refuse_mistyped
@@ -30,13 +32,13 @@ BLOCK_BYTES = 8 * MiB
 STDIN = "-"
 
 _READERS = {
-    ".csv": text_readers.read_csv,
-    ".jsonl": text_readers.read_json_lines,
-    ".ndjson": text_readers.read_json_lines,
-    ".arrow": text_readers.read_arrow,
-    ".arrows": text_readers.read_arrow,
-    ".feather": text_readers.read_arrow,
-    ".ipc": text_readers.read_arrow,
+    ".csv": read_csv,
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".arrow": read_arrow,
+    ".arrows": read_arrow,
+    ".feather": read_arrow,
+    ".ipc": read_arrow,
 }
 _TEXT = (".csv", ".jsonl", ".ndjson")
 _URL = re.compile(r"[a-z][a-z0-9+.\-]+(::|://)", re.IGNORECASE)
@@ -46,18 +48,31 @@ Batches = AsyncGenerator[tuple[Any, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class InputRows:
-    """Rows on their way in.
-
-    Attributes:
-        schema: Their Arrow schema; None where there are no rows to tell it from.
-        batches: Rows as `Writer.write` takes them, each with the share of the input read by then, from 0 to 1;
-            None where that cannot be told.
-        metadata: Key-value metadata that belongs to them.
-    """
+    """Batches as `Writer.write` takes them, each with the share of the input that was read, and their schema."""
 
     schema: Any
     batches: Batches
     metadata: dict[str, str] = field(default_factory=dict)
+
+
+def read_stdin(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
+    """An Arrow IPC stream or JSON lines, whichever comes."""
+    head = take_bytes(stream, len(ARROW_FILE_MAGIC))
+    text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    rest = InputStream(stream, head=head)
+    if head == ARROW_FILE_MAGIC or head.startswith(CONTINUATION):
+        yield from read_arrow(rest, name, text_options)
+        return
+    if text.startswith(b"{") or (head and not text):
+        yield from read_json_lines(rest, name, text_options)
+        return
+    if not head:
+        raise FormatError("nothing came", where=Where(key=name))
+    raise FormatError(
+        f"this is neither an Arrow IPC stream nor JSON lines: it begins with {head!r}",
+        where=Where(key=name, offset=0),
+        hint="name a file, whose ending tells what is in it",
+    )
 
 
 @asynccontextmanager
@@ -69,77 +84,67 @@ async def open_rows(
     as_written: Collection[str] = (),
     block_seconds: float | None = None,
 ) -> AsyncIterator[InputRows]:
-    """Open a source of rows.
-
-    Args:
-        src: A path whose ending tells its form, a URL of a Parquet file, or ``-`` for an Arrow IPC stream or JSON
-            lines on stdin.
-        storage_options: For a URL.
-        block_bytes: Bytes of text that are parsed at a time.
-        as_written: Columns of JSON in which texts stay texts, though all of them are times.
-        block_seconds: Seconds that lines of text wait for others to be parsed with them; None for no limit.
-
-    Raises:
-        UnsupportedError: The form is not known, or needs a package that is not installed.
-        FormatError: The source is not in the form that it says.
-        StoreError: The source cannot be read.
-    """
-    ending = os.path.splitext(src)[1].lower()
-    if src == STDIN or (ending in _READERS and not _URL.match(src)):
-        read = text_readers.read_stdin if src == STDIN else _READERS[ending]
-        file = _opened(src)
-        counted, size = text_readers.InputStream(file), os.fstat(file.fileno()).st_size
-        name = "stdin" if src == STDIN else src
-        text_options = text_readers.TextOptions(block_bytes, as_written, block_seconds or math.inf)
-        items = in_background(_items(file, read(counted, name, text_options)), file.stop)
-        async with aclosing(items):
-            schema = await anext(items)
-            batches = _counted(items, counted, size, block_bytes if ending in _TEXT else size)
-            async with aclosing(batches):
-                yield InputRows(schema, batches)
-    elif ending in (".parquet", ".pq") or (_URL.match(src) and ending not in _READERS):
-        async with (
-            rpq.open(src, storage_options=storage_options) as file_open,
-            aclosing(_of_parquet(file_open)) as batches,
-        ):
-            yield InputRows(file_open.arrow_schema, batches, _metadata(file_open))
+    """Open a file by its ending, a URL of a Parquet file, or ``-`` for an Arrow stream or JSON lines on stdin."""
+    ending, is_url = os.path.splitext(src)[1].lower(), _URL.match(src) is not None
+    if src == STDIN or (ending in _READERS and not is_url):
+        text_options = TextOptions(block_bytes, as_written, block_seconds or math.inf)
+        opened = _open_local(src, ending, text_options)
+    elif ending in (".parquet", ".pq") or (is_url and ending not in _READERS):
+        opened = _open_parquet(src, storage_options)
     else:
         known = ", ".join([*_READERS, ".parquet"])
-        what = "only Parquet is read from URLs" if _URL.match(src) else "its ending does not say its form"
+        what = "only Parquet is read from URLs" if is_url else "its ending does not say its form"
         raise UnsupportedError(what, where=Where(key=shown(src)), hint=f"local files may end in {known}")
+    async with opened as rows:
+        yield rows
 
 
-def _opened(src: str) -> text_readers.StoppableFile:
+@asynccontextmanager
+async def _open_local(src: str, ending: str, text_options: TextOptions) -> AsyncIterator[InputRows]:
+    read = read_stdin if src == STDIN else _READERS[ending]
+    file = _open_file(src)
+    stream, size = InputStream(file), os.fstat(file.fileno()).st_size
+    name = "stdin" if src == STDIN else src
+    items = in_background(_items(file, read(stream, name, text_options)), file.stop)
+    async with aclosing(items):
+        schema = await anext(items)
+        batches = _add_shares(items, stream, size, text_options.block_bytes if ending in _TEXT else size)
+        async with aclosing(batches):
+            yield InputRows(schema, batches)
+
+
+@asynccontextmanager
+async def _open_parquet(src: str, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
+    async with rpq.open(src, storage_options=storage_options) as file, aclosing(_parquet_batches(file)) as batches:
+        yield InputRows(file.arrow_schema, batches, _metadata(file))
+
+
+def _open_file(src: str) -> StoppableFile:
     refuse_mistyped(src)
     with explained("cannot read", "stdin" if src == STDIN else src):
         if src != STDIN:
-            return text_readers.StoppableFile(src)
+            return StoppableFile(src)
         if sys.stdin is None:  # its number may be that of another file now
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         # A copy of the descriptor: Python's own outlives us.
-        return text_readers.StoppableFile(os.dup(0))
+        return StoppableFile(os.dup(0))
 
 
 def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
-    """The items of a reader; whoever reads them closes the file."""
+    """The items of a reader, which close the file at their end."""
     with file:
         yield from items
 
 
-async def _counted(
-    blocks: AsyncGenerator[Any, None], counted: text_readers.InputStream, size: int, at_most: int
-) -> Batches:
-    """The blocks, each with the share read by then; a pipe has no size.
-
-    Readers read ahead, so the share is also no more than blocks of `at_most` bytes make.
-    """
+async def _add_shares(blocks: AsyncGenerator[Any, None], counted: InputStream, size: int, at_most: int) -> Batches:
+    """The blocks, each with the share read by then; readers read ahead, so a block counts `at_most` bytes."""
     number = 0
     async for block in blocks:
         number += 1
         yield block, min(counted.num_bytes, number * at_most, size) / size if size else None
 
 
-async def _of_parquet(file: rpq.File) -> Batches:
+async def _parquet_batches(file: rpq.File) -> Batches:
     done = 0
     async with aclosing(file.batches()) as batches:
         async for batch in batches:

@@ -1,4 +1,4 @@
-"""What is known of a file that was opened, as JSON."""
+"""The JSON document of `rpq inspect`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import resilient_pq as rpq
 from resilient_pq.cli.inspect import footer_facts
 from resilient_pq.cli.inspect.footer_facts import PageFacts
-from resilient_pq.cli.output import render
+from resilient_pq.cli.output.verb_output import base_document
 from resilient_pq.errors import SchemaError, Where, located
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.reader.read_plan import chunk_read
@@ -18,7 +18,7 @@ from resilient_pq.reader.read_plan import chunk_read
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What is asked for beside, or instead of, the summary."""
+    """The sections asked for instead of the summary."""
 
     schema: bool
     row_groups: bool
@@ -53,14 +53,8 @@ async def pages_of_column(file: rpq.File, name: str) -> AsyncIterator[PageFacts]
 
 
 def document_of(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> dict[str, Any]:
-    """The document of a file (docs/json.md).
-
-    Args:
-        file: The file.
-        sections: What is asked for besides.
-        pages: The pages that are asked for; None where none are.
-    """
-    document = render.document("inspect", "read", rows=file.num_rows, url=file.url)
+    """The document of a file (docs/json.md), with the sections and the pages asked for."""
+    document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
     document |= footer_facts.summary_of(file.contents, file.info.size)
     document["schema"] = str(file.schema)
     document["columns"] = [asdict(column) for column in footer_facts.columns_of(file.contents)]

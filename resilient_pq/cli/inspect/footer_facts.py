@@ -1,4 +1,4 @@
-"""What a footer says of a file, as plain values: for text and for JSON. Nothing is read here, nothing printed."""
+"""The contents of a footer as plain values, for text and for JSON. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,7 @@ from resilient_pq.reader.filter.index_ranges import IndexedChunk, common_sorting
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A leaf column over all row groups.
-
-    Attributes:
-        name: Its path with dots.
-        type: As message text has it: ``optional int32``.
-        codecs: Of its chunks.
-        encodings: Of its pages, those of levels included.
-        num_bytes: As stored.
-        uncompressed: Bytes before compression.
-        nulls: Entries without a value; None where the statistics do not tell.
-    """
+    """A leaf column over all row groups: its path with dots, its type as ``optional int32``, and so on."""
 
     name: str
     type: str
@@ -42,16 +32,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupFacts:
-    """A row group.
-
-    Attributes:
-        ordinal: Its number, from 0.
-        rows: Its rows.
-        offset: Absolute offset of its first chunk, in the file that it lies in.
-        num_bytes: Of its chunks as stored.
-        uncompressed: Bytes of its chunks before compression.
-        files: The data files that a summary names for its chunks; none where they lie in the file itself.
-    """
+    """A row group: `offset` is that of its first chunk, `files` are the data files that a summary names."""
 
     ordinal: int
     rows: int
@@ -63,27 +44,7 @@ class RowGroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
-    """A column chunk.
-
-    Attributes:
-        row_group: Ordinal of its row group.
-        column: Path of its column, with dots.
-        values: Entries, nulls included.
-        nulls: Entries without a value; None where the statistics do not tell, and so with all that follow.
-        nans: Values that are NaN.
-        distinct: Distinct values.
-        min: Lower bound of the values, as `rpq cat --json` writes them.
-        max: Upper bound of the values.
-        min_exact: Whether the lower bound is the smallest value.
-        max_exact: Whether the upper bound is the largest value.
-        num_bytes: As stored.
-        uncompressed: Bytes before compression.
-        byte_array_bytes: Bytes of its byte arrays before any encoding.
-        column_index: Whether there are bounds of its pages.
-        offset_index: Whether there are the places of its pages.
-        bloom_filter: Whether there is a bloom filter.
-        metadata: Keys of its key-value metadata.
-    """
+    """A column chunk; missing statistics are None, `min` and `max` are bounds as `rpq cat --json` prints them."""
 
     row_group: int
     column: str
@@ -106,19 +67,7 @@ class ChunkFacts:
 
 @dataclass(frozen=True, slots=True)
 class PageFacts:
-    """A page.
-
-    Attributes:
-        row_group: Ordinal of its row group.
-        page: Its number in the chunk, from 0; the dictionary page counts.
-        kind: DATA_PAGE and so on.
-        encoding: Of its values.
-        values: Entries, nulls included; of a dictionary page its values.
-        offset: Absolute offset of its header.
-        num_bytes: Header and body as stored.
-        uncompressed: Bytes of the body before compression.
-        crc32: Whether it has a checksum.
-    """
+    """A page; `page` counts the dictionary page as well, `values` those of the dictionary."""
 
     row_group: int
     page: int
@@ -167,11 +116,7 @@ def type_of(leaf: Leaf) -> str:
 
 
 def row_groups_of(contents: Contents) -> Iterator[RowGroupFacts]:
-    """Every row group.
-
-    Raises:
-        FormatError: A chunk does not lie within the file, or is said to lie where no data file of a summary can.
-    """
+    """Every row group; a FormatError where a chunk lies outside of the file."""
     for ordinal, group in enumerate(contents.metadata.row_groups):
         chunks = [
             (chunk.meta_data, data_file(chunk.file_path)) for chunk in group.columns if chunk.meta_data is not None
@@ -188,11 +133,7 @@ def row_groups_of(contents: Contents) -> Iterator[RowGroupFacts]:
 
 
 def chunks_of(contents: Contents) -> Iterator[ChunkFacts]:
-    """Every column chunk, row group by row group.
-
-    Raises:
-        FormatError: The footer says nothing of a chunk.
-    """
+    """Every column chunk, row group by row group; a FormatError where the footer does not describe one."""
     for ordinal in range(len(contents.metadata.row_groups)):
         for leaf in contents.schema.leaves:
             yield _chunk(IndexedChunk(contents, ordinal, leaf))

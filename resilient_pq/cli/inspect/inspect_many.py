@@ -9,14 +9,14 @@ from typing import Any
 
 import resilient_pq as rpq
 from resilient_pq.bulk.file_result import FileError
+from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.many_files import each_of_many
-from resilient_pq.bulk.task import FileTask
 from resilient_pq.cli import many_verbs
 from resilient_pq.cli.inspect.file_json import Sections, document_of, pages_of_column
 from resilient_pq.cli.many_verbs import ManyOptions
 from resilient_pq.cli.output import wording
-from resilient_pq.cli.output.render import MAX_LISTED, Output
-from resilient_pq.cli.shared_options import Storage
+from resilient_pq.cli.output.report_lines import MAX_LISTED
+from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.errors import SchemaError, Where, located
 
 #: Kinds that are counted, at most; a folder of a million files may have as many schemas.
@@ -48,14 +48,8 @@ class _Kinds:
         return [(kind, count, self._first[kind]) for kind, count in self._counts.most_common()]
 
 
-async def inspect_many(
-    output: Output, urls: Sequence[str], sections: Sections, max_files: int, reached: Storage
-) -> int:
-    """Count the files, and give the exit code.
-
-    Raises:
-        SchemaError: Sections are to be shown as text, which only one file has room for.
-    """
+async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, max_files: int) -> int:
+    """Count the files by schema, writer and state; sections are printed as JSON only."""
     if not (sections.nothing or output.as_json):
         raise SchemaError("sections are shown of one file", hint="name one file, or use --json")
     schemas, writers, states = _Kinds(), _Kinds(), _Kinds()
@@ -73,22 +67,22 @@ async def inspect_many(
             states.add(result.facts["state"] or "no resilient file", result.url)
 
     with warnings.catch_warnings(), output.progress("reading") as meter:
-        # How many are incomplete is told with the states; each would warn by itself.
+        # The states have the number of incomplete files; each file would warn.
         warnings.simplefilter("ignore", rpq.IncompleteFileWarning)
         results = each_of_many(
             "inspect",
             urls[0] if len(urls) == 1 else urls,
             run,
             max_files=max_files,
-            storage_options=reached.options,
-            progress=many_verbs.shown_on(meter),
+            storage_options=output.reached.options,
+            progress=many_verbs.update_meter(meter),
         )
-        summary = await many_verbs.told(output, results, reached, ManyOptions(max_files=max_files), each=count)
+        summary = await many_verbs.report_results(output, results, ManyOptions(max_files=max_files), each=count)
     _show_kinds(output, "schemas", [(f"as {url}", number) for _, number, url in schemas.rows()], schemas.others)
     _show_kinds(output, "written by", [(kind, number) for kind, number, _ in writers.rows()], writers.others)
     _show_kinds(output, "state", [(kind, number) for kind, number, _ in states.rows()], states.others)
     more = {"schemas": schemas.to_json(), "writers": writers.to_json(), "states": states.to_json()}
-    return many_verbs.ended(output, summary, urls, more=more)
+    return many_verbs.finish_run(output, summary, urls, more=more)
 
 
 async def _facts(task: FileTask, sections: Sections) -> rpq.FileResult:

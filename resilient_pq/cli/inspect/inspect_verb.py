@@ -1,4 +1,4 @@
-"""`rpq inspect`: what files are made of, told from their footers."""
+"""`rpq inspect`: the contents of files by their footers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from resilient_pq.cli.inspect.footer_facts import ChunkFacts, ColumnFacts, PageF
 from resilient_pq.cli.inspect.inspect_many import inspect_many
 from resilient_pq.cli.many_verbs import MaxFiles, Urls
 from resilient_pq.cli.output import wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.io import resolve
 from resilient_pq.io.location import shown
@@ -35,7 +34,9 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def inspect(
+    run: RunWork,
     urls: Urls,
     schema: Annotated[bool, typer.Option("--schema", help="Show the Parquet schema.")] = False,
     row_groups: Annotated[bool, typer.Option("--row-groups", help="List the row groups.")] = False,
@@ -48,10 +49,6 @@ def inspect(
     ] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints.")] = False,
     max_files: MaxFiles = DEFAULT_MAX_FILES,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Show what a file is made of.
 
@@ -62,21 +59,20 @@ def inspect(
     line, and one of all as the last.
     """
     sections = Sections(schema, row_groups, chunks, pages, checkpoints)
-    reached = storage(endpoint_url, storage_option, retry_for)
 
     async def work(output: Output) -> int:
-        return await many_verbs.one_or_many(
+        return await many_verbs.run_one_or_many(
             urls,
-            reached,
-            one=lambda: _inspect(output, urls[0], sections, reached),
-            many=lambda: inspect_many(output, urls, sections, max_files, reached),
+            output.reached,
+            one=lambda: _inspect(output, urls[0], sections),
+            many=lambda: inspect_many(output, urls, sections, max_files),
         )
 
-    return run_verb(NAME, work, as_json=as_json, urls=urls, reached=reached)
+    return run(work, urls)
 
 
-async def _inspect(output: Output, url: str, sections: Sections, reached: Storage) -> int:
-    store, key = resolve(url, reached.options)
+async def _inspect(output: Output, url: str, sections: Sections) -> int:
+    store, key = resolve(url, output.reached.options)
     try:
         async with rpq.open((store, key)) as file:
             pages = None
@@ -86,7 +82,7 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
                 _show(output, file, sections, pages)
                 output.document(document_of(file, sections, pages))
     except FormatError as error:
-        error.hint = error.hint or shell_line(reached.command(command("check", shown(url))))
+        error.hint = error.hint or shell_line(output.reached.command(command("check", shown(url))))
         raise
     finally:
         await store.close()

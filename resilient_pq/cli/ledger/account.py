@@ -1,4 +1,4 @@
-"""What a ledger says, in words: the headline, what was lost, and each page of the map. Pure."""
+"""A ledger in words: the headline, the lost rows, and each page of the map. Pure."""
 
 from __future__ import annotations
 
@@ -33,15 +33,7 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class LostRows:
-    """Rows that are lost, or that lost values.
-
-    Attributes:
-        rows: Which.
-        row_group: Its ordinal, as far as it is known.
-        count: How many.
-        fate: "lost", or the columns whose values they are without.
-        reason: Why.
-    """
+    """Rows that are lost, or that lost the values of some columns, as words."""
 
     rows: str
     row_group: str
@@ -51,16 +43,8 @@ class LostRows:
 
 
 @dataclass(frozen=True, slots=True)
-class HarmedPlace:
-    """Pages of a chunk, or other bytes, that were damaged alike.
-
-    Attributes:
-        first: The `id` of the first region.
-        name: Row group, column and pages, or what it is.
-        fate: What became of it.
-        bytes: Where it lies.
-        reason: What was wrong.
-    """
+class DamagedPlace:
+    """Pages of a chunk, or other bytes, with the same damage, as words; `first` is the `id` of the first region."""
 
     first: int
     name: str
@@ -70,7 +54,7 @@ class HarmedPlace:
 
 
 def headline(ledger: Ledger) -> str:
-    """How many rows were kept, in a sentence."""
+    """A sentence with the numbers of rows."""
     kept, lost = ledger.rows_kept, ledger.rows_lost
     if lost is None:
         told = f"{counted(kept, 'row')} kept, and {rows_lost_words(ledger)} lost"
@@ -82,7 +66,7 @@ def headline(ledger: Ledger) -> str:
 
 
 def rows_lost_words(ledger: Ledger) -> str:
-    """How many rows are lost."""
+    """The number of lost rows, as words."""
     if ledger.rows_lost is None:
         known = ledger.rows_lost_at_least
         return f"{counted(known, 'row')} and others that cannot be counted" if known else "rows that cannot be counted"
@@ -90,7 +74,7 @@ def rows_lost_words(ledger: Ledger) -> str:
 
 
 def nulled_words(ledger: Ledger) -> str:
-    """What is said of rows that lost the values of a column."""
+    """The words for rows that lost the values of a column."""
     apart = ledger.on_damage == "columns"
     return "are missing from a column's output" if apart else "have nulls where values were lost"
 
@@ -120,7 +104,7 @@ def lost_rows(ledger: Ledger) -> list[LostRows]:
 
 
 def _continues(before: RowsFate, fate: RowsFate) -> bool:
-    """Whether rows follow on others of their row group that fared like them."""
+    """Whether rows follow others of their row group with the same fate."""
     if None in (before.first_row, before.num_rows, fate.first_row, fate.num_rows):
         return False
     follows = (before.first_row or 0) + (before.num_rows or 0) == fate.first_row
@@ -143,12 +127,8 @@ def _lost_rows(fate: RowsFate, without: str) -> LostRows:
     )
 
 
-def harmed(ledger: Ledger) -> list[HarmedPlace]:
-    """Every place that is damaged, the worst first: pages, then what else is lost.
-
-    Neighbours that fared alike are one place. A page that is whole and whose rows went with another's is not among
-    them.
-    """
+def harmed_places(ledger: Ledger) -> list[DamagedPlace]:
+    """Every damaged place, the worst first: pages, then other lost bytes; neighbours damaged alike are one."""
     pages = [page for page in ledger.pages() if page.state not in UNHARMED | {PageState.DROPPED}]
     order = [PageState.LOST, PageState.NULLED, PageState.REPAIRED, PageState.MENDED]
     regions = [page for state in order for page in pages if page.state is state]
@@ -157,12 +137,12 @@ def harmed(ledger: Ledger) -> list[HarmedPlace]:
 
 
 def _alike(region: Region) -> tuple[object, ...]:
-    """What a table tells of a region once for all its neighbours."""
+    """The key of a region: neighbours with the same one are a place."""
     missing = region.size == 0
     return region.source, missing, region.row_group, region.column, region.what, what_became(region), region.reason
 
 
-def _harmed(run: Sequence[Region]) -> HarmedPlace:
+def _harmed(run: Sequence[Region]) -> DamagedPlace:
     first, last = run[0], run[-1]
     size = sum(region.size for region in run)
     numbers = [region.page for region in run if region.page is not None]
@@ -173,7 +153,7 @@ def _harmed(run: Sequence[Region]) -> HarmedPlace:
         name = f"{chunk} {min(numbers):,} to {max(numbers):,}"
     else:
         name = f"{len(run):,} times {place_of(first)}"
-    return HarmedPlace(
+    return DamagedPlace(
         first=id(first),
         name=name,
         fate=what_became(first),
@@ -183,7 +163,7 @@ def _harmed(run: Sequence[Region]) -> HarmedPlace:
 
 
 def what_became(region: Region) -> str:
-    """Of a page, or of other bytes, in a word or two."""
+    """The fate of a page, or of other bytes, in a word or two."""
     if region.state is None:
         return str(region.use)
     named = region.mended is not None and region.confidence is not None
@@ -204,7 +184,7 @@ def place_of(region: Region) -> str:
 
 
 def bytes_of(region: Region, size: int | None = None) -> str:
-    """Where a region lies, and how many bytes of it there are; `size` where others lie between."""
+    """The offsets of a region, and its size, which is `size` if other bytes lie between."""
     size = region.size if size is None else size
     if not size:
         return f"not there; it should begin at {region.start:,}"
@@ -213,7 +193,7 @@ def bytes_of(region: Region, size: int | None = None) -> str:
 
 
 class Describer:
-    """Tells what the segments of a ledger's map are."""
+    """Describes the segments of a ledger's map."""
 
     def __init__(self, ledger: Ledger) -> None:
         """Look up once what all pages of a row group have in common."""
@@ -225,7 +205,7 @@ class Describer:
             before = None if before is None or num_rows is None else before + num_rows
 
     def lines(self, segment: GridSegment) -> Iterator[str]:
-        """Of one page, everything that is known of it; of several, what they have in common."""
+        """Lines about a page, or about what several pages have in common."""
         if len(segment.pages) > 1:
             yield from _together(segment.pages)
             return

@@ -15,36 +15,26 @@ from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, Region
 #: From the best to the worst, as they are declared.
 STATES = tuple(PageState)
 _BADNESS = {state: badness for badness, state in enumerate(STATES)}
-#: What nobody needs to look at.
+#: States without damage.
 UNHARMED = frozenset({PageState.WHOLE, PageState.UNREAD})
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Neighbours that are drawn as one.
-
-    Attributes:
-        first: Ordinal of the first.
-        last: Ordinal of the last, inclusive.
-    """
+    """Neighbours that are drawn as one: the ordinals of the first and of the last one."""
 
     first: int
     last: int
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of neighbours."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True)
 class GridSegment:
-    """Pages that are drawn as one.
-
-    Attributes:
-        state: The worst of theirs.
-        pages: They themselves, in order.
-    """
+    """Pages that are drawn as one, and the worst of their states."""
 
     state: PageState
     pages: tuple[Region, ...]
@@ -52,13 +42,7 @@ class GridSegment:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The pages of a column in a row group; of several, where bands have more than one.
-
-    Attributes:
-        segments: What is drawn side by side; empty where no page is known.
-        counts: Pages in each state.
-        apart: Whether each segment is one page.
-    """
+    """The pages of a band of columns in a band of row groups; `apart` says that each segment is one page."""
 
     segments: tuple[GridSegment, ...]
     counts: dict[PageState, int]
@@ -72,15 +56,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The map.
-
-    Attributes:
-        columns: Bands of columns, in order.
-        row_groups: Bands of row groups, in order.
-        cells: For each band of row groups, a cell for each band of columns.
-        checkpoints: Behind each band of row groups, the checkpoints that follow there, each with its offset and
-            the rows before it; those before the first row group are in none.
-    """
+    """The map: bands, cells by row group and column, and the checkpoints (offset, rows) behind each row group."""
 
     columns: tuple[Band, ...]
     row_groups: tuple[Band, ...]
@@ -95,17 +71,7 @@ class Grid:
 
 
 def grid(ledger: Ledger, *, max_columns: int, max_row_groups: int, max_segments: int) -> Grid:
-    """The map of a ledger, at most so large.
-
-    Where there are more columns or row groups than that, neighbours without damage are drawn as one, and where that
-    is not enough, as many neighbours as it takes.
-
-    Args:
-        ledger: What to draw.
-        max_columns: Bands of columns, at least 1.
-        max_row_groups: Bands of row groups, at least 1.
-        max_segments: Pages drawn side by side in a cell, at least 1.
-    """
+    """The map of a ledger within limits of at least 1: undamaged neighbours are drawn as one, then any neighbours."""
     chunks: dict[tuple[int, int], list[Region]] = {}
     numbers = {name: number for number, name in enumerate(ledger.columns)}
     for page in ledger.pages():
@@ -121,12 +87,7 @@ def grid(ledger: Ledger, *, max_columns: int, max_row_groups: int, max_segments:
 
 
 def bands(harmed: Sequence[bool], limit: int) -> tuple[Band, ...]:
-    """Neighbours drawn as one, so that at most `limit` are drawn.
-
-    Args:
-        harmed: Of each, whether there is something to see; those are drawn by themselves as long as there is room.
-        limit: At least 1.
-    """
+    """At most `limit` bands of neighbours; harmed ones are bands of their own if possible."""
     count = len(harmed)
     if count <= limit:
         return tuple(Band(number, number) for number in range(count))
@@ -155,7 +116,7 @@ def _cell(chunks: dict[tuple[int, int], list[Region]], down: Band, across: Band,
         for page in sorted(chunks.get((row_group, column), ()), key=_in_chunk)
     ]
     if several:
-        # The places of so many pages say nothing; how many of them fare how does.
+        # Many pages are drawn by the number of each state, not by their places.
         states = counted_states(pages)
         worst = list(states)[-limit:]
         segments = [GridSegment(state, tuple(page for page in pages if page.state is state)) for state in worst]

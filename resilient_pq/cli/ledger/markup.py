@@ -33,14 +33,7 @@ def command(arguments: Sequence[str]) -> str:
 def table(
     header: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], *, total: int | None = None, kind: str = "stack"
 ) -> Iterator[str]:
-    """A table, and how many lines are not in it.
-
-    Args:
-        header: A name for each column, and its class: "number", "words" or none.
-        rows: Their cells, which are HTML already.
-        total: Lines that there are; None where these are all.
-        kind: Class of the table; on a phone the cells of a "stack" stand below one another.
-    """
+    """A table of HTML cells under (name, class) headers; on a phone the cells of a "stack" are below one another."""
     names = "".join(f'<th scope="col" class="{of}">{name}</th>' for name, of in header)
     yield f'<table class="list {kind}"><thead><tr>{names}</tr></thead><tbody>'
     for row in rows:

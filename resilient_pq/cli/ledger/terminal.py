@@ -31,13 +31,7 @@ _NO_PAGE = " "
 
 
 def ledger_map(ledger: Ledger, *, width: int, plain: bool) -> list[Text]:
-    """The lines of a ledger's map; none where it knows no pages.
-
-    Args:
-        ledger: What to draw.
-        width: Characters of a line, at most, as long as there is room for one column.
-        plain: Whether to draw it in ASCII alone.
-    """
+    """The lines of a ledger's map, of at most `width` characters if one column fits; in ASCII if `plain`."""
     labels = max(len("row group"), 2 * len(str(len(ledger.row_groups))) + 1) + 1
     room = max(width - labels, _MIN_COLUMN)
     drawn = grid(ledger, max_columns=room // _MIN_COLUMN, max_row_groups=_MAX_ROW_GROUPS, max_segments=room)
@@ -128,7 +122,7 @@ def _column(ledger: Ledger, band: Band) -> str:
 
 
 def _cut(name: str, size: int, plain: bool) -> str:
-    """The end of a name tells more than its beginning: paths of nested columns begin alike."""
+    """Cut the beginning of a name: paths of nested columns begin alike."""
     name = name.encode("ascii", "backslashreplace").decode() if plain else name
     if len(name) <= size:
         return name

@@ -1,1 +1,1 @@
-"""What `rpq` prints, and the streams that it prints to."""
+"""The output of `rpq`, and its streams."""

@@ -18,19 +18,14 @@ class OutputClosedError(Exception):
 
 
 def hold_numbers() -> None:
-    """Have no file take the number of a standard stream that is closed: what is meant for that would end up in it."""
+    """Occupy the descriptors of closed standard streams, so that no file gets one of them and their output."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
 
 
 def write_text(text: str) -> None:
-    """Text to stdout as UTF-8, whatever the locale says.
-
-    Raises:
-        OutputClosedError: Nobody reads it.
-        StoreError: It leads to a file that cannot be written.
-    """
+    """Write text to stdout as UTF-8; an OutputClosedError if nobody reads it, a StoreError if it cannot be written."""
     if sys.stdout is None:
         raise StoreError("cannot write: it is closed", where=Where(key="stdout"))
     try:
@@ -47,7 +42,7 @@ def write_text(text: str) -> None:
 
 
 def cannot_write(error: OSError) -> OutputClosedError | StoreError:
-    """What stdout answered, as an error of ours; from now on it takes everything, and to nowhere."""
+    """The error of stdout as an error of this package; later output is discarded."""
     _to_nowhere(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return OutputClosedError()
@@ -55,7 +50,7 @@ def cannot_write(error: OSError) -> OutputClosedError | StoreError:
 
 
 def write_note(text: str) -> None:
-    """Text to stderr; where that does not take it there is nobody else to tell."""
+    """Write text to stderr; an error of it cannot be reported anywhere."""
     if sys.stderr is not None:
         _write_or_not(sys.stderr, text)
 
@@ -69,7 +64,7 @@ def _write_or_not(stream: IO[str], text: str) -> None:
 
 
 def _to_nowhere(stream: IO[str]) -> None:
-    """What is still in the buffers of a stream goes nowhere, and must not fail once more when Python ends."""
+    """Discard the buffers of a stream, so that they do not fail again when Python ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

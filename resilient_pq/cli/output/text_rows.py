@@ -99,7 +99,7 @@ def plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """What JSON has no form for."""
+    """The text of a value that JSON has no form for."""
     match value:
         case bytes():
             return base64.b64encode(value).decode("ascii")

@@ -1,4 +1,4 @@
-"""How numbers, names and values are put for people. Pure."""
+"""Numbers, names and values as text. Pure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -10,21 +9,10 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
-    Log,
-    OlderThan,
-    RetryFor,
-    Storage,
-    StorageOptions,
-    UploadId,
-    storage,
-)
-from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import Log, OlderThan, UploadId
+from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.io import WriteStore
 from resilient_pq.io.location import shown
 
@@ -37,17 +25,9 @@ EPILOG = epilog(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Wishes:
-    """What the command line asks for."""
-
-    url: str
-    upload_id: str | None
-    older_than: timedelta | None
-    log: str | None
-
-
+@verb(NAME)
 def uploads_abort(
+    run: RunWork,
     url: Annotated[
         str,
         typer.Argument(
@@ -57,10 +37,6 @@ def uploads_abort(
     upload_id: UploadId = None,
     older_than: OlderThan = None,
     log: Log = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Drop uploads that were left open, and what they hold.
 
@@ -68,44 +44,52 @@ def uploads_abort(
     below URL that was begun so long ago, and none that is younger; `rpq uploads list` shows them first. A writer that
     is still alive cannot go on.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
-    chosen.refuse_young(url, older_than)
-    wishes = _Wishes(url, upload_id, older_than, log)
-    return run_verb(NAME, lambda output: _abort(output, wishes, reached), as_json=as_json, urls=[url], reached=reached)
+    upload_selection.refuse_young(url, older_than)
+    if older_than is None:
+        return run(lambda output: _abort_one(output, url, upload_id, log), [url])
+    return run(lambda output: _abort_old(output, url, upload_id, older_than, log), [url])
 
 
-async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
-    store, prefix = chosen.place_of(wishes.url, reached.options, bucket_alone=wishes.older_than is not None)
+async def _abort_one(output: Output, url: str, upload_id: str | None, log: str | None) -> int:
+    store, key = upload_selection.place_of(url, output.reached.options, bucket_alone=False)
     async with store:
-        found = await chosen.uploads_of(store, wishes.url, prefix, older_than=wishes.older_than, log=wishes.log)
-        if wishes.older_than is None:
-            upload_id = await rpq.abort_upload((store, prefix), upload_id=wishes.upload_id)
-            dropped = [upload for upload in found if (upload.key, upload.upload_id) == (prefix, upload_id)]
-            _say(output, dropped)
-        else:
-            meant = [upload for upload in found if wishes.upload_id in (None, upload.upload_id)]
-            dropped = [upload for upload in meant if await _dropped(output, store, upload)]
-            if not dropped:
-                old = described.age(wishes.older_than)
-                output.line("nothing", f"no such upload was begun {old} ago or earlier; none was dropped")
-    document = render.document(NAME, "aborted", url=shown(wishes.url))
-    document["uploads"] = [described.as_json(upload) for upload in dropped]
-    output.document(document)
+        found = await upload_selection.uploads_of(store, url, key, log=log)
+        aborted = await rpq.abort_upload((store, key), upload_id=upload_id)
+    dropped = [upload for upload in found if (upload.key, upload.upload_id) == (key, aborted)]
+    _show_dropped(output, dropped)
+    return _finish(output, url, dropped)
+
+
+async def _abort_old(output: Output, url: str, upload_id: str | None, older_than: timedelta, log: str | None) -> int:
+    store, prefix = upload_selection.place_of(url, output.reached.options)
+    async with store:
+        found = await upload_selection.uploads_of(store, url, prefix, older_than=older_than, log=log)
+        meant = [upload for upload in found if upload_id in (None, upload.upload_id)]
+        dropped = [upload for upload in meant if await _drop(output, store, upload)]
+    if not dropped:
+        output.line(
+            "nothing", f"no such upload was begun {upload_text.age(older_than)} ago or earlier; none was dropped"
+        )
+    return _finish(output, url, dropped)
+
+
+def _finish(output: Output, url: str, dropped: list[rpq.Upload]) -> int:
+    output.finish("aborted", url=shown(url), uploads=[upload_text.as_json(upload) for upload in dropped])
     return ExitCode.SOUND
 
 
-async def _dropped(output: Output, store: WriteStore, upload: rpq.Upload) -> bool:
+async def _drop(output: Output, store: WriteStore, upload: rpq.Upload) -> bool:
     """Drop an upload and say so; False when it was completed or dropped meanwhile."""
     try:
         await rpq.abort_upload((store, upload.key), upload_id=upload.upload_id)
     except rpq.NotFoundError:
         return False
-    _say(output, [upload])
+    _show_dropped(output, [upload])
     return True
 
 
-def _say(output: Output, dropped: list[rpq.Upload]) -> None:
+def _show_dropped(output: Output, dropped: list[rpq.Upload]) -> None:
     now = datetime.now(UTC)
     for upload in dropped:
-        begun = "" if upload.initiated is None else f", begun {described.age(now - upload.initiated)} ago"
-        output.line("aborted", f"{upload.url}, {upload.upload_id}{begun}, {described.holds(upload)}")
+        begun = "" if upload.initiated is None else f", begun {upload_text.age(now - upload.initiated)} ago"
+        output.line("aborted", f"{upload.url}, {upload.upload_id}{begun}, {upload_text.holds(upload)}")

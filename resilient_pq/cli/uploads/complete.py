@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import resilient_pq as rpq
 from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
-    OlderThan,
-    RetryFor,
-    Storage,
-    StorageOptions,
-    UploadId,
-    storage,
-)
-from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import OlderThan, UploadId
+from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.errors import Where
 from resilient_pq.io.location import shown
 
@@ -44,18 +35,9 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Wishes:
-    """What the command line asks for."""
-
-    url: str
-    upload_id: str | None
-    overwrite: bool
-    gap_free: bool
-    metadata: str | None
-
-
+@verb(NAME)
 def uploads_complete(
+    run: RunWork,
     url: Annotated[
         str,
         typer.Argument(
@@ -77,10 +59,6 @@ def uploads_complete(
             help="A Parquet file or metadata file, path or URL, that tells what lies in another's parts.",
         ),
     ] = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Make an object of an upload that was left open.
 
@@ -91,68 +69,50 @@ def uploads_complete(
     Of a prefix or a pattern every upload is completed that was begun as long ago as --older-than says; an upload that
     cannot be is told of, and the others go on. --json prints a document for each as a line, and one of all as the last.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
-    chosen.refuse_young(url, older_than)
-    wishes = _Wishes(url, upload_id, overwrite, gap_free, metadata)
+    upload_selection.refuse_young(url, older_than)
+    options = {"overwrite": overwrite, "gap_free": gap_free}
     if older_than is None:
-        return run_verb(
-            NAME, lambda output: _complete(output, wishes, reached), as_json=as_json, urls=[url], reached=reached
+        return run(
+            lambda output: _complete(output, url, {**options, "upload_id": upload_id, "metadata": metadata}), [url]
         )
     if upload_id is not None or metadata is not None:
         raise typer.BadParameter("it is about one upload, and --older-than about many", param_hint="--older-than")
-    return run_verb(
-        NAME,
-        lambda output: _complete_many(output, wishes, older_than, reached),
-        as_json=as_json,
-        urls=[url],
-        reached=reached,
-    )
+    return run(lambda output: _complete_many(output, url, older_than, options), [url])
 
 
-async def _complete_many(output: Output, wishes: _Wishes, older_than: timedelta, reached: Storage) -> int:
+async def _complete_many(output: Output, url: str, older_than: timedelta, options: Mapping[str, Any]) -> int:
     """Complete each upload by itself; the exit code is the highest."""
     output.as_lines = True
     code = num_errors = 0
-    store, prefix = chosen.place_of(wishes.url, reached.options)
+    store, prefix = upload_selection.place_of(url, output.reached.options)
     async with store:
-        found = await chosen.uploads_of(store, wishes.url, prefix, older_than=older_than)
+        found = await upload_selection.uploads_of(store, url, prefix, older_than=older_than)
         for upload in found:
             try:
-                done = await rpq.complete_upload(
-                    (store, upload.key),
-                    upload_id=upload.upload_id,
-                    overwrite=wishes.overwrite,
-                    gap_free=wishes.gap_free,
-                )
+                done = await rpq.complete_upload((store, upload.key), upload_id=upload.upload_id, **options)
             except rpq.ResilientPQError as error:
                 error.at(Where(key=upload.url))
                 output.failed(error)
                 code, num_errors = max(code, exit_code_of(error)), num_errors + 1
             else:
-                _say(output, done, reached)
+                _show_completed(output, done)
     if not found:
-        output.line("nothing", f"no such upload was begun {described.age(older_than)} ago or earlier")
-    document = render.document(NAME, "completed", url=shown(wishes.url))
-    document |= {"uploads_completed": len(found) - num_errors, "uploads_not_completed": num_errors}
-    output.document(document)
+        output.line("nothing", f"no such upload was begun {upload_text.age(older_than)} ago or earlier")
+    output.finish(
+        "completed",
+        url=shown(url),
+        uploads_completed=len(found) - num_errors,
+        uploads_not_completed=num_errors,
+    )
     return code
 
 
-async def _complete(output: Output, wishes: _Wishes, reached: Storage) -> int:
-    done = await rpq.complete_upload(
-        wishes.url,
-        upload_id=wishes.upload_id,
-        overwrite=wishes.overwrite,
-        gap_free=wishes.gap_free,
-        metadata=wishes.metadata,
-        storage_options=reached.options,
-    )
-    _say(output, done, reached)
+async def _complete(output: Output, url: str, options: Mapping[str, Any]) -> int:
+    _show_completed(output, await rpq.complete_upload(url, **options, storage_options=output.reached.options))
     return ExitCode.SOUND
 
 
-def _say(output: Output, done: rpq.CompletedUpload, reached: Storage) -> None:
-    """What became of an upload."""
+def _show_completed(output: Output, done: rpq.CompletedUpload) -> None:
     parts = wording.counted(done.num_parts, "part")
     output.line("completed", f"{done.url}, {wording.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
     if done.num_rows is not None:
@@ -160,16 +120,15 @@ def _say(output: Output, done: rpq.CompletedUpload, reached: Storage) -> None:
         output.line("rows", f"{done.num_rows:,}; {lost} of the metadata are not in the parts")
     if done.bytes_dropped:
         output.line("dropped", f"{wording.in_bytes(done.bytes_dropped)} in parts behind these")
-    following = [reached.command(command) for command in done.next]
-    output.next(*following)
-    document = render.document(NAME, "completed", rows=done.num_rows, url=done.url)
-    document |= {
-        "next": [list(command) for command in following],
-        "upload_id": done.upload_id,
-        "how": str(done.how),
-        "parts": done.num_parts,
-        "size": done.size,
-        "bytes_dropped": done.bytes_dropped,
-        "rows_dropped": done.rows_dropped,
-    }
-    output.document(document)
+    output.finish(
+        "completed",
+        rows=done.num_rows,
+        following=[output.reached.command(command) for command in done.next],
+        url=done.url,
+        upload_id=done.upload_id,
+        how=str(done.how),
+        parts=done.num_parts,
+        size=done.size,
+        bytes_dropped=done.bytes_dropped,
+        rows_dropped=done.rows_dropped,
+    )

@@ -8,20 +8,10 @@ from typing import Annotated
 import typer
 
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
-    Log,
-    OlderThan,
-    RetryFor,
-    Storage,
-    StorageOptions,
-    storage,
-)
-from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import Log, OlderThan
+from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.io.location import shown
 
 NAME = "uploads list"
@@ -33,52 +23,38 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def uploads_list(
+    run: RunWork,
     url: Annotated[
         str,
         typer.Argument(metavar="URL", help="A bucket, what the names begin with, or a pattern: s3://bucket/prefix."),
     ],
     older_than: OlderThan = None,
     log: Log = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """List uploads that were left open, oldest first.
 
     "completable" is the size of the object that completing would make: by the rule, up to the newest checkpoint that
     was stored; gap-free, where the parts are not as a writer of this package leaves them, up to the first missing part.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
-    return run_verb(
-        NAME,
-        lambda output: _list(output, url, older_than, log, reached),
-        as_json=as_json,
-        urls=[url],
-        reached=reached,
-    )
+    return run(lambda output: _list(output, url, older_than, log), [url])
 
 
-async def _list(output: Output, url: str, older_than: timedelta | None, log: str | None, reached: Storage) -> int:
-    store, key = chosen.place_of(url, reached.options)
+async def _list(output: Output, url: str, older_than: timedelta | None, log: str | None) -> int:
+    store, key = upload_selection.place_of(url, output.reached.options)
     async with store:
-        found = await chosen.uploads_of(store, url, key, older_than=older_than, log=log)
+        found = await upload_selection.uploads_of(store, url, key, older_than=older_than, log=log)
     if found:
         now = datetime.now(UTC)
-        output.table(described.HEADER, [described.row(upload, now) for upload in found], left=2)
+        output.table(upload_text.HEADER, [upload_text.row(upload, now) for upload in found], left=2)
     else:
-        old = "" if older_than is None else f" since {described.age(older_than)} or longer"
+        old = "" if older_than is None else f" since {upload_text.age(older_than)} or longer"
         output.line("nothing", f"no upload is open{old} below {shown(url)}")
     following = [
-        reached.command(("rpq", "uploads", "resume-info", upload.url, "--upload-id", upload.upload_id))
+        output.reached.command(("rpq", "uploads", "resume-info", upload.url, "--upload-id", upload.upload_id))
         for upload in found[:1]
     ]
-    output.next(*following)
-    document = render.document(NAME, "read", url=shown(url))
-    document |= {
-        "next": [list(command) for command in following],
-        "uploads": [described.as_json(upload) for upload in found],
-    }
-    output.document(document)
+    uploads = [upload_text.as_json(upload) for upload in found]
+    output.finish("read", following=following, url=shown(url), uploads=uploads)
     return ExitCode.SOUND

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.output import render, wording
-from resilient_pq.cli.output.render import Output
-from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.shared_options import (
-    AsJson,
-    EndpointUrl,
-    Log,
-    RetryFor,
-    Storage,
-    StorageOptions,
-    UploadId,
-    Url,
-    storage,
-)
-from resilient_pq.cli.uploads import described
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.shared_options import Log, UploadId, Url
+from resilient_pq.cli.uploads import upload_text
 from resilient_pq.shell_commands import command
 
 NAME = "uploads resume-info"
@@ -31,60 +23,54 @@ EPILOG = epilog(
 )
 
 
+@verb(NAME)
 def uploads_resume_info(
+    run: RunWork,
     url: Url,
     upload_id: UploadId = None,
     log: Log = None,
-    endpoint_url: EndpointUrl = None,
-    storage_option: StorageOptions = None,
-    retry_for: RetryFor = None,
-    as_json: AsJson = False,
 ) -> int:
     """Show what completing or resuming would find.
 
     These are the uploads that are open for the object, and the object itself where there is one; only its footer is
     read, and nothing changed.
     """
-    reached = storage(endpoint_url, storage_option, retry_for)
-    return run_verb(
-        NAME,
-        lambda output: _resume_info(output, url, upload_id, log, reached),
-        as_json=as_json,
-        urls=[url],
-        reached=reached,
-    )
+    return run(lambda output: _resume_info(output, url, upload_id, log), [url])
 
 
-async def _resume_info(output: Output, url: str, upload_id: str | None, log: str | None, reached: Storage) -> int:
-    info = await rpq.resume_info(url, upload_id=upload_id, log=log, storage_options=reached.options)
+async def _resume_info(output: Output, url: str, upload_id: str | None, log: str | None) -> int:
+    info = await rpq.resume_info(url, upload_id=upload_id, log=log, storage_options=output.reached.options)
     for upload in info.uploads:
-        begun = "" if upload.initiated is None else f", begun {upload.initiated:%Y-%m-%d %H:%M:%S %Z}"
-        output.line("upload", f"{upload.upload_id}{begun}")
-        output.line("parts", f"{upload.num_parts:,}, {wording.in_bytes(upload.num_bytes)}")
-        output.line("holds", described.holds(upload))
-        if upload.gap is not None:
-            output.line("missing", f"part {upload.gap:,}")
-        if upload.bytes_behind:
-            output.line("dropped", f"when it is completed: {wording.in_bytes(upload.bytes_behind)} behind that")
+        _show_upload(output, upload)
     output.line("object", _object_words(info))
-    following = [reached.command(command) for command in _next(info)]
-    output.next(*following)
     found = bool(info.uploads) or info.object is not None
-    document = render.document(NAME, "read" if found else "nothing", rows=info.num_rows, url=info.url)
-    document |= {
-        "next": [list(command) for command in following],
-        "uploads": [described.as_json(upload) for upload in info.uploads],
-        "object": None
-        if info.object is None
-        else {
-            "size": info.object.size,
-            "etag": info.object.etag,
-            "state": None if info.state is None else str(info.state),
-            "file_id": info.file_id,
-        },
-    }
-    output.document(document)
+    output.finish(
+        "read" if found else "nothing",
+        rows=info.num_rows,
+        following=[output.reached.command(command) for command in _next(info)],
+        url=info.url,
+        uploads=[upload_text.as_json(upload) for upload in info.uploads],
+        object=_object_json(info),
+    )
     return ExitCode.SOUND if found else ExitCode.NOTHING
+
+
+def _show_upload(output: Output, upload: rpq.Upload) -> None:
+    begun = "" if upload.initiated is None else f", begun {upload.initiated:%Y-%m-%d %H:%M:%S %Z}"
+    output.line("upload", f"{upload.upload_id}{begun}")
+    output.line("parts", f"{upload.num_parts:,}, {wording.in_bytes(upload.num_bytes)}")
+    output.line("holds", upload_text.holds(upload))
+    if upload.gap is not None:
+        output.line("missing", f"part {upload.gap:,}")
+    if upload.bytes_behind:
+        output.line("dropped", f"when it is completed: {wording.in_bytes(upload.bytes_behind)} behind that")
+
+
+def _object_json(info: rpq.ResumeInfo) -> dict[str, Any] | None:
+    if info.object is None:
+        return None
+    state = None if info.state is None else str(info.state)
+    return {"size": info.object.size, "etag": info.object.etag, "state": state, "file_id": info.file_id}
 
 
 def _object_words(info: rpq.ResumeInfo) -> str:

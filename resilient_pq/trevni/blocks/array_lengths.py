@@ -33,7 +33,7 @@ _LONGEST_LENGTH: Final = 2**31 - 1
 def read_arrays(
     kind: ValueType, version: Version, data: NDArray[np.uint8], position: Position, count: int
 ) -> tuple[NDArray[np.int64], Values, Position]:
-    """Lengths and values of arrays one behind the other in a block, and where the next thing begins."""
+    """Lengths and values of consecutive arrays of a block, and the position behind them."""
     view, size = data.data, len(data)
     skip = _skipper(kind, view)
     at, left, length = position.at, position.run_left, position.run_value
@@ -63,7 +63,7 @@ def read_arrays(
 
 
 def _read_length(version: Version, view: memoryview, at: int) -> tuple[int, int, int]:
-    """How often a length comes, the length, and where the next thing begins."""
+    """Read a length: how often it comes, the length, and the position behind it."""
     length, at = read_varint(view, at)
     shortest = ~_LONGEST_LENGTH if version is Version.FINAL else 0
     if not shortest <= length <= _LONGEST_LENGTH:
@@ -74,7 +74,7 @@ def _read_length(version: Version, view: memoryview, at: int) -> tuple[int, int,
 
 
 def _skipper(kind: ValueType, view: memoryview) -> Callable[[int, int], int]:
-    """What tells where so many values end that begin at some byte; it may tell a place beyond the block."""
+    """The function that finds the end of values; it may return a position behind the block."""
     width = fixed_width(kind)
     if width is not None:
         known = width

@@ -14,17 +14,7 @@ from typing import Any, Final
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.logical import Decimal, Logical, Time, Timestamp, TimeUnit
-from resilient_pq.trevni.blocks.record_shape import (
-    LEAF_TYPES,
-    NULL,
-    Array,
-    LeafType,
-    Map,
-    Maybe,
-    Record,
-    Scalar,
-    Shape,
-)
+from resilient_pq.trevni.blocks.record_shape import LEAF_TYPES, NULL, Array, LeafType, Map, Maybe, Record, Scalar, Shape
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, ValueType
 
 #: How values of the types that have no others inside are stored.
@@ -178,7 +168,7 @@ class _Walk:
 
 
 def _logical(kind: str, schema: dict[str, Any], physical: LeafType) -> Logical | None:
-    """What values mean besides; None where that is nothing, or nothing that is known."""
+    """The logical type of values; None if there is none that is known."""
     name = schema.get("logicalType")
     if not isinstance(name, str):
         return None

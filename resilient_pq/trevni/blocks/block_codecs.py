@@ -19,7 +19,7 @@ _MOST_DEFLATED: Final = 1032
 
 
 class TrevniCodec(StrEnum):
-    """How blocks are compressed."""
+    """The compression of blocks."""
 
     NULL = "null"
     DEFLATE = "deflate"
@@ -39,7 +39,7 @@ class TrevniCodec(StrEnum):
 
 
 class Checksum(StrEnum):
-    """What stands behind each block."""
+    """The checksum behind each block."""
 
     NULL = "null"
     CRC32 = "crc32"

@@ -21,7 +21,7 @@ class _UnknownNamesError(Exception):
 
 
 class _Item(NamedTuple):
-    """What is not yet understood of the name of a column, and which one."""
+    """The rest of the name of a column, and its position."""
 
     rest: str
     position: int
@@ -65,7 +65,7 @@ class _Names:
         return Record(tuple((name, self.value(inside)) for name, inside in fields.items()))
 
     def value(self, items: Sequence[_Item]) -> Shape:
-        """What the names go on to say of one value."""
+        """The shape of one value, by the rest of the names."""
         heads = {item.rest[:1] for item in items}
         if heads == {"#"}:
             return self.record([_Item(item.rest[1:], item.position) for item in items])

@@ -60,11 +60,7 @@ class TooManyElementsError(Exception):
 
 @dataclass(slots=True)
 class ColumnReader:
-    """A column, and where reading it has come to: `at` in a block, with some of its blocks at hand.
-
-    `first_rows` has the first row of each block, and the end of the last; `leaf` the one that it is, of a column with
-    levels; `children` are the columns that lie in its elements; `gaps` the rows that it lost, but for those passed by.
-    """
+    """Reads a column; `at` is the position in a block, `blocks` are those that were supplied."""
 
     metadata: ColumnMetadata
     version: Version
@@ -94,7 +90,7 @@ class ColumnReader:
         return max(found, key=lambda gap: gap.end, default=None)
 
     def missing_blocks(self, row: int, end: int) -> list[int]:
-        """The blocks that rows need and that are not at hand."""
+        """The blocks that rows need and that were not supplied."""
         return [
             block
             for block in range(self.block_of(row), self.block_of(end - 1) + 1)
@@ -109,11 +105,7 @@ class ColumnReader:
             self.decoded.pop(block, None)
 
     def take(self, row: int, end: int, parent: NDArray[np.int64] | None) -> Taken:
-        """What it has in some rows, of which the first is the next one, or the first of a block.
-
-        `parent` is `Taken.ends` of the column whose elements it lies in. A BadBlockError, or a TooManyElementsError
-        where fewer rows are to be taken, leaves `at` to be set back.
-        """
+        """Read the next rows; a BadBlockError, or a TooManyElementsError if fewer rows must be taken, spoils `at`."""
         if self.metadata.has_levels:
             return self._take_levels(row, end)
         lengths: list[NDArray[np.int64]] = []

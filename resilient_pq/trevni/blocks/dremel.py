@@ -14,7 +14,7 @@ from typing import Final
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
-from resilient_pq.trevni.blocks.record_shape import LEAF_TYPES, MAX_DEPTH, Layout, Source
+from resilient_pq.trevni.blocks.record_shape import LEAF_TYPES, MAX_DEPTH, Layout, LeafSource
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata
 
 _HINT: Final = "pass a schema with these columns: schema=, or --schema"
@@ -33,13 +33,13 @@ class _Branch:
 
 
 def layout_of(columns: Sequence[ColumnMetadata], schema: Schema | None) -> Layout:
-    """The layout of columns by a schema of the same columns in the same order; None takes what the levels tell."""
+    """The layout of columns by a schema of the same columns in the same order, or by their levels alone."""
     if schema is None:
         schema, order = _inferred(columns)
     else:
         order = list(range(len(columns)))
         _check(schema, columns)
-    return Layout(schema, tuple(Source(position) for position in order))
+    return Layout(schema, tuple(LeafSource(position) for position in order))
 
 
 def _check(schema: Schema, columns: Sequence[ColumnMetadata]) -> None:
@@ -63,7 +63,7 @@ def _check(schema: Schema, columns: Sequence[ColumnMetadata]) -> None:
 
 
 def _inferred(columns: Sequence[ColumnMetadata]) -> tuple[Schema, list[int]]:
-    """The schema that the levels tell, and which column each of its leaves is."""
+    """The schema that follows from the levels, and the column of each leaf."""
     root = _Branch("schema")
     for position, column in enumerate(columns):
         branch, parts = root, column.name.split(".")
@@ -85,7 +85,7 @@ def _inferred(columns: Sequence[ColumnMetadata]) -> tuple[Schema, list[int]]:
 
 
 def _choose(branch: _Branch, columns: Sequence[ColumnMetadata]) -> None:
-    """Find what every node of a top-level column is, where the levels leave one choice that fits all of them."""
+    """Find the repetition of every node of a top-level column, if only one choice fits the levels."""
     nodes = list(_nodes(branch))
     ways = [(way, columns[column]) for way in _ways(branch, ()) if (column := way[-1].column) is not None]
     found: list[dict[int, Repetition]] = []
@@ -110,7 +110,7 @@ def _choose(branch: _Branch, columns: Sequence[ColumnMetadata]) -> None:
 
 
 def _fits(way: Sequence[_Branch], column: ColumnMetadata, chosen: dict[int, Repetition]) -> bool:
-    """Whether the levels of a column can still come of what is chosen."""
+    """Whether the levels of a column are possible with the chosen repetitions."""
     known = [chosen[id(node)] for node in way if id(node) in chosen]
     open_nodes = len(way) - len(known)
     defined = sum(each is not Repetition.REQUIRED for each in known)

@@ -44,14 +44,14 @@ class Version(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NeedLongerPrefix:
-    """More of the file is needed than was at hand: up to `end`, which may not suffice either."""
+    """More bytes are needed, at least up to `end`."""
 
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file begins with; `starts` says where the table of each column's blocks begins, `size` its own bytes."""
+    """The header; `starts` are the offsets of the tables of each column's blocks, `size` is its own size."""
 
     version: Version
     num_rows: int
@@ -63,10 +63,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
-    """Where the blocks of a column lie, and what each is said to have of rows: with repetition levels entries.
-
-    All went through the codec of the column, but for blocks of the draft's dialect without a compressed size.
-    """
+    """The blocks of a column: offsets, sizes, and rows; entries instead of rows for columns with repetition levels."""
 
     column: ColumnMetadata
     offsets: NDArray[np.int64]
@@ -78,11 +75,11 @@ class BlockTable:
     end: int
 
     def __len__(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return len(self.offsets)
 
     def span(self, block: int) -> tuple[int, int]:
-        """Where a block begins, and where its checksum ends."""
+        """The start of a block, and the end of its checksum."""
         start = int(self.offsets[block])
         return start, start + int(self.stored_sizes[block]) + self.column.checksum.size
 
@@ -181,7 +178,7 @@ def _check_parents(columns: Sequence[ColumnMetadata]) -> None:
 def read_block_table(
     data: memoryview, offset: int, header: Header, position: int, size: int
 ) -> BlockTable | NeedLongerPrefix:
-    """Where the blocks of a column lie, of bytes that begin at `offset` of the file, before or at the table."""
+    """Read the table of the blocks of a column from bytes that begin at `offset` of the file."""
     column, start = header.columns[position], header.starts[position]
     if not header.size <= start <= size - _COUNT:
         raise TornFileError(f"the column begins at {start:,}, and the file has {size:,} bytes", where=column.where)

@@ -111,15 +111,15 @@ NULL: Final = Scalar(None, LEAF_TYPES[ValueType.NULL], is_null=True)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A node on the way to a leaf that may be there any number of times, or not; a column tells by its lengths."""
+    """An optional or repeated node on the way to a leaf; the lengths are those of a column."""
 
     lengths: int
     is_repeated: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where a leaf comes from: a column, None where all are null, and the steps to it."""
+class LeafSource:
+    """The source of a leaf: a column, None if it is always null, and the steps to it."""
 
     column: int | None
     steps: tuple[Step, ...] = ()
@@ -138,7 +138,7 @@ class Layout:
     """The schema of the records of a file, and the source of each of its leaves."""
 
     schema: Schema
-    sources: tuple[Source, ...]
+    sources: tuple[LeafSource, ...]
 
 
 def layout_of(record: Record) -> Layout:
@@ -154,7 +154,7 @@ class _Builder:
     """Makes nodes of shapes, and notes the sources of their leaves."""
 
     def __init__(self) -> None:
-        self.sources: list[Source] = []
+        self.sources: list[LeafSource] = []
 
     def children(self, record: Record, steps: tuple[Step, ...], depth: int) -> tuple[Node, ...]:
         """The nodes of the fields of a record."""
@@ -194,5 +194,5 @@ class _Builder:
             if repetition is Repetition.OPTIONAL:
                 steps = steps[:-1]  # there or not, it is null
             repetition = Repetition.OPTIONAL
-        self.sources.append(Source(scalar.column, steps, scalar.symbols, scalar.is_null))
+        self.sources.append(LeafSource(scalar.column, steps, scalar.symbols, scalar.is_null))
         return Primitive(name, repetition, *scalar.type)

@@ -26,7 +26,7 @@ from resilient_pq.trevni.blocks.column_reader import (
     TooManyElementsError,
 )
 from resilient_pq.trevni.blocks.file_header import BlockTable, Header
-from resilient_pq.trevni.blocks.record_shape import Layout, Source
+from resilient_pq.trevni.blocks.record_shape import Layout, LeafSource
 from resilient_pq.trevni.blocks.schema_leaves import Taken, conversion, leaf_data
 
 
@@ -51,7 +51,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """The rows of a window: by the ordinal of each wanted leaf its data, None where they are lost, and what with."""
+    """The rows of a window: the data of each leaf, None if they are lost, and the losses."""
 
     first_row: int
     num_rows: int
@@ -60,13 +60,7 @@ class WindowRows:
 
 
 class RowReader:
-    """Reads rows of some leaves, in order.
-
-    Attributes:
-        row: Number of the next row.
-        losses: What was found bad so far.
-        unverified: By the name of a column the number of its blocks whose checksum is that of no bytes.
-    """
+    """Reads rows of some leaves in order; `unverified` counts the blocks of a column with a checksum of no bytes."""
 
     def __init__(
         self,
@@ -121,7 +115,7 @@ class RowReader:
         return ColumnReader(metadata, self._header.version, table, first_rows)
 
     def _related(self) -> dict[int, int]:
-        """The column that each lies in the elements of, of those that do; `children` are noted the other way round."""
+        """The parent column of each nested column; parents get their `children`."""
         by_name = {column.metadata.name: position for position, column in self._columns.items()}
         parents = {}
         for position, column in self._columns.items():
@@ -131,7 +125,7 @@ class RowReader:
         return parents
 
     def _prepare_values(self, leaves: Sequence[Leaf]) -> None:
-        """Note what becomes of the values of columns, and which of them are branches of unions."""
+        """Set the conversion of each column, and mark branches of unions."""
         for leaf in leaves:
             source = self._sources[leaf.ordinal]
             for step in source.steps:
@@ -144,10 +138,7 @@ class RowReader:
     # --- what to fetch --------------------------------------------------------------------------------------------
 
     def next_window(self, most_rows: int, most_bytes: int) -> Window | None:
-        """The rows to take next, so many at most, and the blocks that they need and that are not at hand.
-
-        These have at most so many bytes, decompressed, but one of each column in any case. None after the last row.
-        """
+        """The next rows and their missing blocks, of at most `most_bytes` decompressed besides one of each column."""
         if self.row >= self._stop:
             return None
         borders = [self.row + min(most_rows, self._most_rows or most_rows), self._stop]
@@ -170,7 +161,7 @@ class RowReader:
         return Window(self.row, end, tuple(wanted))
 
     def _affordable(self, columns: Iterable[ColumnReader], end: int, most_bytes: int) -> int:
-        """The last row before `end` up to which blocks do not have more bytes than they may."""
+        """The last row before `end` whose blocks have at most so many bytes."""
         begin_at, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for column in columns:
             first, last = column.block_of(self.row), column.block_of(end - 1)
@@ -185,7 +176,7 @@ class RowReader:
     # --- what is lost ---------------------------------------------------------------------------------------------
 
     def _lose_what_is_cut_off(self, column: ColumnReader) -> None:
-        """Give up the blocks that the file ends before."""
+        """Give up blocks behind the end of the file."""
         table = column.table
         ends = table.offsets + table.stored_sizes + column.metadata.checksum.size
         block = int(np.searchsorted(ends, self._size, side="right"))  # each ends behind the one before it
@@ -209,7 +200,7 @@ class RowReader:
         self._lose(column, first, int(column.first_rows[block + 1]), loss)
 
     def _lose(self, column: ColumnReader, start: int, end: int, loss: Loss) -> None:
-        """Give up rows of a column, and of those in its elements all up to the next block that begins behind them."""
+        """Give up rows of a column, and rows of nested columns up to the next block behind them."""
         if loss not in self.losses and end > self._start:
             self.losses.append(loss)
         column.gaps.append(Gap(start, end, loss))
@@ -220,7 +211,7 @@ class RowReader:
     # --- blocks and rows ------------------------------------------------------------------------------------------
 
     def supply(self, wanted: WantedBlock, stored: memoryview) -> FormatError | None:
-        """Take a block that was asked for, or say what is wrong: then it may be read once more, or given up."""
+        """Take a block that was asked for, or return its error: then it may be read again, or given up."""
         column = self._columns[wanted.column]
         try:
             block, verified = column.table.unpack(wanted.block, stored, verify=self._verify)
@@ -236,11 +227,7 @@ class RowReader:
         self._lose_block(self._columns[wanted.column], wanted.block, error)
 
     def take(self, window: Window) -> WindowRows | None:
-        """The rows of a window whose blocks were supplied or given up.
-
-        None where they are before the first one wanted, or where it turned out that others are to be taken: in either
-        case `next_window` says how it goes on.
-        """
+        """The rows of a window; None if they lie before the first one wanted, or if a block was found to be bad."""
         if any(wanted.block not in self._columns[wanted.column].blocks for wanted in window.blocks):
             return None
         before = {position: column.at for position, column in self._columns.items()}
@@ -265,7 +252,7 @@ class RowReader:
         return found
 
     def _make_do(self, column: ColumnReader, window: Window, error: BadBlockError | TooManyElementsError) -> None:
-        """Go on without a block, or with fewer rows at one time."""
+        """Continue without a block, or with fewer rows at a time."""
         if isinstance(error, BadBlockError):
             self._lose_block(column, error.block, error.error)
         elif window.end - window.start > 1:
@@ -286,8 +273,8 @@ class RowReader:
         return WindowRows(window.start, num_rows, leaves, losses)
 
 
-def needed_columns(sources: Iterable[Source]) -> list[int]:
-    """The columns that leaves need, in the order of the file, in which each follows those whose elements it lies in."""
+def needed_columns(sources: Iterable[LeafSource]) -> list[int]:
+    """The columns of leaves in the order of the file, parents before nested ones."""
     return sorted({column for source in sources for column in source.columns})
 
 

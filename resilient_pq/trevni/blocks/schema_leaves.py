@@ -15,7 +15,7 @@ from resilient_pq.format.levels import Optional, Repeated, shred
 from resilient_pq.format.levels import Step as LevelStep
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Values
 from resilient_pq.format.schema_tree import Leaf
-from resilient_pq.trevni.blocks.record_shape import Source
+from resilient_pq.trevni.blocks.record_shape import LeafSource
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, ValueType
 
 #: What makes the values of a leaf of those of a column.
@@ -24,7 +24,7 @@ Convert = Callable[[Values], Values]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a column has in the rows of a window: `ends` counts, for each row and the end, the elements before it."""
+    """Values of a column in the rows of a window: `ends` counts the elements before each row and before the end."""
 
     lengths: NDArray[np.int64] | None
     values: Values
@@ -32,8 +32,8 @@ class Taken:
     data: LeafData | None = None
 
 
-def leaf_data(source: Source, taken: Mapping[int, Taken], num_rows: int) -> LeafData:
-    """The levels and values of a leaf: lengths of arrays one in the other are what `shred` wants of steps."""
+def leaf_data(source: LeafSource, taken: Mapping[int, Taken], num_rows: int) -> LeafData:
+    """The levels and values of a leaf; nested lengths become the steps of `shred`."""
     own = None if source.column is None else taken[source.column]
     if own is not None and own.data is not None:
         return own.data
@@ -62,7 +62,7 @@ def leaf_data(source: Source, taken: Mapping[int, Taken], num_rows: int) -> Leaf
 
 
 def _symbols_of(symbols: Sequence[bytes]) -> Convert:
-    """What makes names of the ints of an enumeration."""
+    """Convert the ints of an enumeration to its symbols."""
     table = ByteArrays(np.cumsum([0, *map(len, symbols)]), np.frombuffer(b"".join(symbols), np.uint8))
 
     def convert(values: Values) -> Values:
@@ -76,7 +76,7 @@ def _symbols_of(symbols: Sequence[bytes]) -> Convert:
 
 
 def _fixed_of(width: int) -> Convert:
-    """What makes values of one width of bytes."""
+    """Convert bytes to values of one width."""
 
     def convert(values: Values) -> Values:
         if not isinstance(values, ByteArrays):
@@ -94,11 +94,8 @@ def _checked_text(values: Values) -> Values:
     return values
 
 
-def conversion(leaf: Leaf, source: Source, column: ColumnMetadata) -> Convert | None:
-    """What makes the values of a leaf, or an EncodingError, of those of a column; None where they are the same.
-
-    Text of the draft's dialect is not looked at: what Impala takes for strings is any bytes.
-    """
+def conversion(leaf: Leaf, source: LeafSource, column: ColumnMetadata) -> Convert | None:
+    """The conversion of the values of a column to those of a leaf, if any; text of Impala may be any bytes."""
     if source.symbols:
         return _symbols_of(source.symbols)
     if leaf.node.type_length is not None:

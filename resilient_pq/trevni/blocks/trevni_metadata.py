@@ -1,4 +1,4 @@
-"""What a file and its columns say of themselves: pairs of a key and bytes (Trevni, "Metadata")."""
+"""The metadata of a file and of its columns: pairs of a key and bytes (Trevni, "Metadata")."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Pairs = Mapping[str, bytes]
 
 
 class ValueType(StrEnum):
-    """How the values of a column are stored. Avro's writer has no fixed8, fixed16 and timestamp, Impala's no null."""
+    """The type of the values of a column. Avro has no fixed8, fixed16 and timestamp, Impala no null."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -74,7 +74,7 @@ class ColumnMetadata:
 
     @classmethod
     def of(cls, pairs: Pairs, defaults: Pairs) -> ColumnMetadata:
-        """What the pairs of a column say; its codec and checksum are those of the file where it names none."""
+        """The metadata of a column; codec and checksum are those of the file unless it names its own."""
         name = _text(pairs, NAME)
         if name is None:
             raise FormatError("a column has no name")
@@ -98,7 +98,7 @@ class ColumnMetadata:
 
     @property
     def has_levels(self) -> bool:
-        """Whether it is a column of the draft's dialect, with levels in its blocks."""
+        """Whether the blocks have levels, as in the draft's dialect."""
         return self.max_definition_level > 0
 
     def _check(self) -> None:

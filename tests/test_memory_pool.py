@@ -1,4 +1,4 @@
-"""Large room is used again when the last array in it is gone, and never before."""
+"""Memory of large arrays is reused when the last view of the array is gone, and never before."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _address(array: np.ndarray) -> int:
 
 @pytest.mark.parametrize("shape", [(0,), (3,), (MiB,), (MiB // 4, 12), (5 * MiB + 1,)], ids=str)
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int32, np.float64], ids=str)
-def test_room_has_the_shape_asked_for_and_can_be_filled(shape: tuple[int, ...], dtype: type) -> None:
+def test_memory_has_the_shape_asked_for_and_can_be_filled(shape: tuple[int, ...], dtype: type) -> None:
     array = memory_pool.empty(shape, dtype)
     assert array.shape == shape and array.dtype == dtype and array.flags.c_contiguous and array.flags.writeable
     array[:] = 1
     assert (array == 1).all()
 
 
-def test_room_is_used_again_once_no_view_of_it_is_left() -> None:
+def test_memory_is_reused_once_no_view_of_it_is_left() -> None:
     first = memory_pool.empty((MiB,), np.uint8)
     address, view = _address(first), memoryview(first[1000:2000])
     view[:] = bytes(range(250)) * 4
@@ -50,7 +50,7 @@ def test_room_is_used_again_once_no_view_of_it_is_left() -> None:
     assert _address(memory_pool.empty((MiB,), np.uint8)) == address
 
 
-def test_room_beside_what_lives_on_is_used_again() -> None:
+def test_memory_between_live_arrays_is_reused() -> None:
     arrays = [memory_pool.empty((MiB,), np.uint8) for _ in range(12)]
     held = {_address(array): array for array in arrays[::2]}
     for mark, array in enumerate(held.values()):
@@ -64,7 +64,7 @@ def test_room_beside_what_lives_on_is_used_again() -> None:
     assert all((array == mark).all() for mark, array in enumerate(held.values()))
 
 
-def test_neighbours_that_are_free_make_room_for_what_is_larger() -> None:
+def test_free_neighbours_are_joined_for_larger_arrays() -> None:
     arrays = [memory_pool.empty((MiB,), np.uint8) for _ in range(6)]
     first = min(_address(array) for array in arrays)
     arrays.clear()
@@ -155,7 +155,7 @@ def test_rows_of_several_items_are_cut_as_well() -> None:
     assert len(memory_pool.front(part, 0)) == 0
 
 
-def test_room_let_go_of_while_room_is_given_out_is_not_lost() -> None:
+def test_memory_freed_during_an_allocation_is_not_lost() -> None:
     array = memory_pool.empty((MiB,), np.uint8)
     with memory_pool._Pool.here._lock:  # as when the collector runs in the midst of it
         del array
@@ -165,9 +165,7 @@ def test_room_let_go_of_while_room_is_given_out_is_not_lost() -> None:
 @pytest.mark.parametrize(
     "change", [lambda: memory_pool.empty((MiB,), np.uint8), memory_pool.give_back, lambda: memory_pool._Pool.here.kept]
 )
-def test_room_is_asked_for_in_the_midst_of_a_change(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]
-) -> None:
+def test_memory_is_allocated_amid_a_change(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """By a finalizer or a signal handler, which run anywhere: it waits for nobody, as its own thread would never go on."""
     interrupted: list[np.ndarray] = []
     sort_in = memory_pool._Pool._sort_in
@@ -190,7 +188,7 @@ def test_room_is_asked_for_in_the_midst_of_a_change(
     assert memory_pool._Pool.here.kept <= 2 * MiB and not memory_pool._Pool.here._changing
 
 
-def test_threads_never_share_room() -> None:
+def test_threads_never_share_memory() -> None:
     faults: list[str] = []
 
     def use(mark: int) -> None:
@@ -220,7 +218,7 @@ def _in_fork(call: Callable[[], None]) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_process_has_room_of_its_own() -> None:
+def test_a_forked_process_has_a_pool_of_its_own() -> None:
     held = memory_pool.empty((MiB,), np.uint8)
     held[:] = 1
 
@@ -233,7 +231,7 @@ def test_a_forked_process_has_room_of_its_own() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_process_forked_at_any_moment_gets_room() -> None:
+def test_a_process_forked_at_any_moment_gets_memory() -> None:
     with memory_pool._Pool.here._lock:
         assert _in_fork(lambda: memory_pool.empty((MiB,), np.uint8).fill(1)) == 0
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.bulk.file_task import FileTask, run_here
 from resilient_pq.bulk.journal import Journal
-from resilient_pq.bulk.task import FileTask, run_here
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Call, RecordingStore
 

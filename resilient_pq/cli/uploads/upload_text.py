@@ -46,7 +46,7 @@ def as_json(upload: rpq.Upload) -> dict[str, Any]:
 
 
 def holds(upload: rpq.Upload) -> str:
-    """What would become of it: ``12.2 MiB up to the newest checkpoint stored, 128 rows``."""
+    """The rows that completing it would keep: ``12.2 MiB up to the newest checkpoint stored, 128 rows``."""
     if not upload.completable_bytes:
         missing = "no part is there" if not upload.num_parts else "part 1 is missing"
         return f"nothing that could be completed: {missing}"

@@ -1,4 +1,4 @@
-"""A recovery's ledger as one page of HTML that needs nothing else: no server, no fonts, no other file. Pure.
+"""A recovery's ledger as one page of HTML that needs nothing else: no server, no fonts, no other file.
 
 Whatever comes from the file is escaped; should that ever fail, the page's own policy lets no script run but the one
 that is in it, and lets nothing be fetched.
@@ -6,31 +6,28 @@ that is in it, and lets nothing be fetched.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 
-from resilient_pq.cli.ledger.account import harmed, headline, lost_rows, share
+from resilient_pq.cli.ledger.account import harmed_places, headline, lost_rows, share
+from resilient_pq.cli.ledger.html_bytes import bytes_section, damaged_bytes
+from resilient_pq.cli.ledger.html_map import identifiers, map_section, page_grid
 from resilient_pq.cli.ledger.markup import MAX_LINES, command, lines, table, text
-from resilient_pq.cli.ledger.page_bytes import bytes_section, damaged_bytes
-from resilient_pq.cli.ledger.page_map import identifiers, map_section, page_grid
 from resilient_pq.cli.output.wording import in_units
+from resilient_pq.io.os_errors import explained
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState
 from resilient_pq.recovery.report import Finding, Report
 from resilient_pq.version import __version__
 
 
 def ledger_page(ledger: Ledger, report: Report, *, made: datetime | None = None) -> str:
-    """The page, the same for the same arguments.
-
-    Args:
-        ledger: What became of everything.
-        report: What was found, and what to do next.
-        made: When, to be shown; None shows no time.
-    """
+    """The page, the same for the same arguments; `made` is the time that it shows."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_sum(style)}; script-src {_sum(script)}"
@@ -58,6 +55,17 @@ def ledger_page(ledger: Ledger, report: Report, *, made: datetime | None = None)
         f"<title>{text(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n"
         f'<div id="tip" hidden></div>\n<script>{script}</script>\n</body>\n</html>\n'
     )
+
+
+async def save_html(path: str, report: Report, *, made: datetime | None = None) -> bool:
+    """Write the page of a recovery's ledger; False where there is no ledger."""
+    ledger = None if report.kept is None else report.kept.ledger
+    if ledger is None:
+        return False
+    page = ledger_page(ledger, report, made=made)
+    with explained("cannot write the page", path):
+        await asyncio.to_thread(Path(path).write_text, page, encoding="utf-8", newline="\n")
+    return True
 
 
 def _asset(name: str) -> str:
@@ -127,7 +135,7 @@ def _rows(ledger: Ledger) -> Iterator[str]:
 
 
 def _places(ledger: Ledger, on_map: dict[int, str]) -> Iterator[str]:
-    places = harmed(ledger)
+    places = harmed_places(ledger)
     if not places:
         return
     yield "<h2>Damaged places</h2>"

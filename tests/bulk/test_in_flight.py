@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from resilient_pq.bulk.bounded_jobs import JobBounds, ahead, in_flight
+from resilient_pq.bulk.bounded_jobs import JobBounds, fetch_ahead, in_flight
 from resilient_pq.errors import StoreError
 
 closed: list[str] = []
@@ -79,14 +79,14 @@ async def test_a_job_that_fails_ends_the_others() -> None:
 async def test_a_listing_that_breaks_off_is_told_behind_what_it_gave() -> None:
     found = []
     with pytest.raises(StoreError, match="broke off"):
-        async with aclosing(in_flight(ahead(numbers(10, fail=True), 3), double, bounds(1))) as results:
+        async with aclosing(in_flight(fetch_ahead(numbers(10, fail=True), 3), double, bounds(1))) as results:
             async for each in results:
                 found.append(each)
     assert len(found) >= 9
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_what_comes_ahead_of_a_failure_is_given_in_order() -> None:
+async def test_items_before_a_failure_are_given_in_order() -> None:
     async def breaking() -> AsyncGenerator[int, None]:
         try:
             for number in range(3):
@@ -97,7 +97,7 @@ async def test_what_comes_ahead_of_a_failure_is_given_in_order() -> None:
 
     found = []
     with pytest.raises(StoreError, match="broke off"):
-        async with aclosing(ahead(breaking(), 5)) as given:
+        async with aclosing(fetch_ahead(breaking(), 5)) as given:
             async for each in given:
                 found.append(each)
     assert found == [0, 1, 2]
@@ -105,7 +105,7 @@ async def test_what_comes_ahead_of_a_failure_is_given_in_order() -> None:
 
 @pytest.mark.parametrize("taken", [1, 5, 50])
 async def test_leaving_early_cancels_what_is_under_way(taken: int) -> None:
-    async with aclosing(in_flight(ahead(numbers(100), 2), double, bounds())) as results:
+    async with aclosing(in_flight(fetch_ahead(numbers(100), 2), double, bounds())) as results:
         for _ in range(taken):
             await anext(results)
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -120,7 +120,7 @@ async def test_a_cancelled_caller_cancels_what_is_under_way() -> None:
         return 0
 
     async def run() -> None:
-        async with aclosing(in_flight(ahead(numbers(100), 2), forever, bounds())) as results:
+        async with aclosing(in_flight(fetch_ahead(numbers(100), 2), forever, bounds())) as results:
             async for _ in results:
                 pass
 

@@ -17,7 +17,7 @@ _BUCKETS = 600
 
 
 class _Use(StrEnum):
-    """What a byte is, those lost told apart; in the order in which a piece is what one of its bytes is."""
+    """The use of a byte, in the order of priority for a piece of the bar."""
 
     DAMAGED = "damaged"
     DROPPED = "dropped"
@@ -35,7 +35,7 @@ _MEANINGS = {
     _Use.DAMAGED: "damaged, or of no use without what is",
     _Use.DROPPED: "whole, but of rows that went with values of other columns",
 }
-#: Where in the bar a use begins, and how high it is: the height tells what the colour tells.
+#: Top and height of each use in the bar, which can be told apart without colours.
 _HEIGHTS = {
     _Use.DATA: (8, 18),
     _Use.METADATA: (11, 12),
@@ -105,7 +105,7 @@ def _bar(regions: Sequence[Region], size: int) -> Iterator[str]:
 
 
 def _pieces(regions: Sequence[Region], size: int) -> list[_Use]:
-    """What each piece of a file is: damaged if a single byte is, else what most of its bytes are."""
+    """The use of each piece of a file: damaged if a single byte is, else that of most bytes."""
     pieces: list[Counter[_Use]] = [Counter() for _ in range(_BUCKETS)]
     for region in regions:
         # In units of a byte's share of a piece, so that files smaller than the bar fill it, too.

@@ -1,4 +1,4 @@
-"""Which uploads are meant: those of an object, those below a prefix, or those whose names match a pattern."""
+"""The uploads of an object, of a prefix, or of names that match a pattern."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ def means_many(url: str) -> bool:
 
 
 def refuse_young(url: str, older_than: timedelta | None) -> None:
-    """Refuse to touch many uploads of any age: some may be of writers that are alive, which could not go on.
-
-    Raises:
-        typer.BadParameter: It is not said how old they have to be.
-    """
+    """Refuse to touch uploads of any age: writers that are alive could not go on."""
     if means_many(url) and older_than is None:
         raise typer.BadParameter(
             f"{shown(url)} may mean uploads of writers that are alive: say how old they have to be, such as 1d",
@@ -33,15 +29,7 @@ def refuse_young(url: str, older_than: timedelta | None) -> None:
 async def uploads_of(
     store: WriteStore, url: str, key: str, *, older_than: timedelta | None = None, log: str | None = None
 ) -> list[rpq.Upload]:
-    """The uploads that are open, oldest first.
-
-    Args:
-        store: Where.
-        url: What was named.
-        key: The key of `url` without its pattern, see `place_of`.
-        older_than: Only those begun at least so long ago.
-        log: The log of their writer.
-    """
+    """The open uploads of a URL, oldest first; `key` is that of `place_of`, `log` that of their writer."""
     found = await rpq.list_uploads((store, key), older_than=older_than, log=log)
     if not is_pattern(url):
         return found

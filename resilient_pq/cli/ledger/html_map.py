@@ -30,7 +30,7 @@ def page_grid(ledger: Ledger) -> Grid:
 
 
 def identifiers(ledger: Ledger, drawn: Grid) -> dict[int, str]:
-    """Where each page is on the map, by the `id` of its region: the identifier of the element that shows it."""
+    """The identifier of the element of each page, by the `id` of its region."""
     numbers = {name: number for number, name in enumerate(ledger.columns)}
     places: dict[int, str] = {}
     for segment in (segment for row in drawn.cells for cell in row for segment in cell.segments):
@@ -39,13 +39,7 @@ def identifiers(ledger: Ledger, drawn: Grid) -> dict[int, str]:
 
 
 def map_section(ledger: Ledger, drawn: Grid, places: dict[int, str]) -> Iterator[str]:
-    """The map, and what its colours and letters mean; nothing where no pages are known of.
-
-    Args:
-        ledger: What to draw.
-        drawn: Its `page_grid`.
-        places: The `identifiers` of that.
-    """
+    """The map, and the meanings of its colours and letters; nothing if no page is known."""
     if not drawn.columns or not drawn.row_groups:
         return
     yield "<h2>The file as a map</h2>"
@@ -99,7 +93,7 @@ def _label(band: Band) -> str:
 
 
 def _kept(ledger: Ledger, band: Band) -> str:
-    """How many rows of a band were kept."""
+    """The words for the kept rows of a band."""
     numbers = range(band.first, band.last + 1)
     fates = [fate for fate in ledger.rows if fate.row_group in numbers]
     kept = sum(fate.num_rows or 0 for fate in fates if fate.kept)

@@ -1,0 +1,121 @@
+"""Streams of bytes that rows are read from: files, pipes and stdin."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import select
+import threading
+from typing import Any, Protocol
+
+
+class Stream(Protocol):
+    """Bytes in order, such as a file or a pipe."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Fill the buffer, or what can be filled of it; 0 at the end."""
+
+
+class StoppableFile(io.FileIO):
+    """A local file, pipe or terminal; a read that waits for bytes is ended by `stop`, from any thread."""
+
+    def __init__(self, file: str | int) -> None:
+        """Open a path, without waiting for the writer of a pipe, or take over a descriptor."""
+        super().__init__(file, opener=_open_at_once)
+        self._stopped = threading.Event()
+        self._closing = threading.Lock()
+        # Windows cannot wait for two things of which one is a file.
+        self._wakes: int | None = None
+        self._wake: int | None = None
+        if os.name != "nt":
+            self._wakes, self._wake = os.pipe()
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what is there, at least one byte before the end; an OSError after `stop`."""
+        self.wait()
+        if self._stopped.is_set():
+            # Not EINTR, after which a buffered reader asks again.
+            raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+        return super().readinto(buffer) or 0
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until something can be read, or `stop` was called; False where neither is so after some seconds."""
+        if self._wakes is None:
+            return True
+        return any(select.select([self.fileno(), self._wakes], [], [], seconds))
+
+    def stop(self) -> None:
+        """Read no more: a read that is under way raises `OSError`, and so does every later one."""
+        self._stopped.set()
+        with self._closing:
+            if self._wake is not None:
+                os.write(self._wake, b"!")
+
+    def close(self) -> None:
+        """Close the file, which nothing may be reading."""
+        with self._closing:
+            super().close()
+            for end in (self._wakes, self._wake):
+                if end is not None:
+                    os.close(end)
+            self._wakes = self._wake = None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if os.name != "nt":
+        os.set_blocking(descriptor, True)
+    return descriptor
+
+
+class InputStream(io.RawIOBase):
+    """A stream, with bytes before it that were taken from it already; `num_bytes` counts the bytes read."""
+
+    def __init__(self, stream: Stream, *, head: bytes = b"") -> None:
+        """Read `head`, then `stream`, which is not closed."""
+        super().__init__()
+        self._stream = stream
+        self._head = head
+        self.num_bytes = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether it is a file, with nothing before it."""
+        return not self._head and isinstance(self._stream, io.FileIO) and self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go on at another place of the file."""
+        if not self.seekable():
+            raise io.UnsupportedOperation("this is a stream")
+        assert isinstance(self._stream, io.FileIO)
+        return self._stream.seek(offset, whence)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what is there, at least one byte before the end."""
+        view = memoryview(buffer).cast("B")
+        if self._head:
+            count = min(len(view), len(self._head))
+            view[:count], self._head = self._head[:count], self._head[count:]
+        else:
+            count = self._stream.readinto(view) or 0
+        self.num_bytes += count
+        return count
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something can be read, for so long at most; True, too, of what cannot be waited for so."""
+        if self._head or not isinstance(self._stream, StoppableFile | InputStream):
+            return True
+        return self._stream.wait(seconds)
+
+
+def take_bytes(stream: InputStream, size: int) -> bytes:
+    """Read so many bytes and none behind them; fewer at the end."""
+    pieces: list[bytes] = []
+    while size and (piece := stream.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
