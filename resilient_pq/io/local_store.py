@@ -268,7 +268,7 @@ def _walk(folder: str) -> Iterator[tuple[str, os.DirEntry[str] | StoreError]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, or leads to one; what may be one as far as can be told is tried."""
+    """Whether an entry is a folder or a link to one; an entry that cannot be examined counts as a folder."""
     try:
         return entry.is_dir()
     except OSError as error:
@@ -359,7 +359,7 @@ def _read_at(file: FileIO, into: memoryview, offset: int) -> int:
 
 
 class _Version(NamedTuple):
-    """What the ETag of a file says."""
+    """The version of a file, as its ETag names it."""
 
     device: int
     inode: int

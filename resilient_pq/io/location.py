@@ -106,7 +106,7 @@ def fingerprint(address: str) -> str:
 
 
 def scrubbed(text: str) -> str:
-    """What a library or a server said, with the display forms of the URLs in it."""
+    """A message of a library or a server, with the display forms of the URLs in it."""
     text = _URL_IN_TEXT.sub(lambda found: shown(found[0]), text)
     text = _USER_IN_TEXT.sub("", text)
     return _QUERY_IN_TEXT.sub(lambda found: f"?~{_hash(found[0], 4)}", text)

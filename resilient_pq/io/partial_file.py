@@ -206,7 +206,7 @@ class PartialFile:
 
 
 def is_held(path: str) -> bool | None:
-    """Whether a living writer holds the file; None where the file system, or this system, has no locks to tell."""
+    """Whether a living writer holds the file; None where the file system or the operating system has no locks."""
     with explained("cannot open", path):
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
@@ -300,7 +300,7 @@ def _writev_fully(descriptor: int, pieces: list[memoryview]) -> None:
 
 
 def _replace(source: str, target: str) -> None:
-    """Rename over what is there. What it was is freed by a thread, as nobody has to wait for that."""
+    """Rename over a file; a thread frees the replaced file if it is large."""
     try:
         replaced = os.open(target, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if os.name != "nt" else None
     except OSError:  # nothing is there, or nothing that we may read

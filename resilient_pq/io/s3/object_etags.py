@@ -68,7 +68,7 @@ def decoded(text: object) -> int | None:
 
 
 def full_crc32(answer: Mapping[str, Any]) -> int | None:
-    """The CRC32 of a whole object that an answer tells, or None."""
+    """The CRC32 of a whole object in an answer, or None."""
     if answer.get("ChecksumType", FULL_OBJECT) != FULL_OBJECT:
         return None
     return decoded(answer.get("ChecksumCRC32"))

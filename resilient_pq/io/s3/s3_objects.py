@@ -323,23 +323,23 @@ def _is_missing_bucket(error: StoreError) -> bool:
 
 
 def checksum_mode(fingerprint: Fingerprint) -> dict[str, str]:
-    """What asks a HEAD for the checksum, where it would tell something."""
+    """The parameters that ask a HEAD for the checksum, where one is known to compare."""
     return {} if fingerprint.crc32 is None else {"ChecksumMode": "ENABLED"}
 
 
 def _listed(item: Mapping[str, Any], prefix: str) -> ListedObject:
-    """What a listing says of an object."""
+    """An object as a listing describes it."""
     size = item.get("Size")
     return ListedObject(str(item["Key"]).removeprefix(prefix), None if size is None else int(size), item.get("ETag"))
 
 
 def info_of(key: str, answer: Mapping[str, Any]) -> ObjectInfo:
-    """What a HEAD says."""
+    """The version of an object by the answer to a HEAD."""
     return ObjectInfo(key, int(answer["ContentLength"]), answer.get("ETag"), answer.get("VersionId"))
 
 
 def may_be_about_checksums(error: StoreError | UnsupportedError) -> bool:
-    """Whether a request might succeed without its checksums; one more request tells."""
+    """Whether a request that failed may succeed without its checksums."""
     if isinstance(error, StoreError) and error.retryable:
         return False
     return refuses_parameter(error) or status_of(error) == 400

@@ -1,4 +1,4 @@
-"""What S3 and its client say, as errors of ours: one table of codes, one of statuses."""
+"""Errors of S3 and of its client as errors of this package, by codes and statuses."""
 
 from __future__ import annotations
 

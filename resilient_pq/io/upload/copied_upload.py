@@ -17,8 +17,8 @@ from resilient_pq.io.object_sink import SinkOptions
 from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.stored_object import ObjectInfo, bare_etag
 from resilient_pq.io.upload.abandoned_uploads import drop_upload
-from resilient_pq.io.upload.begun_upload import twins_of
 from resilient_pq.io.upload.part_layout import part_size
+from resilient_pq.io.upload.upload_start import duplicates_of
 from resilient_pq.units import MiB
 
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
@@ -83,11 +83,11 @@ async def copied_upload(
     drop = partial(drop_upload, store, key)
     upload_id = await finish_first(begin(), undo=drop, patience=GRACE_SECONDS)
     try:
-        twins = await twins_of(store, key, upload_id)
+        duplicates = await duplicates_of(store, key, upload_id)
         if begun is not None:
             await begun(upload_id)
-        for twin in twins:
-            await drop(twin)
+        for duplicate in duplicates:
+            await drop(duplicate)
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
         await _refuse_changed(store, source, end)
         yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)

@@ -49,7 +49,7 @@ async def findable_parts(
 
 
 async def _is_listed(store: MultipartStore, key: str, upload_id: str) -> bool | None:
-    """Whether the store lists the upload, as far as the credentials tell; None where it lists none at all."""
+    """Whether the store lists the upload; True where the credentials may not list, None where the store cannot."""
     try:
         return any(found.upload_id == upload_id for found in await store.list_uploads(key))
     except AccessDeniedError:
