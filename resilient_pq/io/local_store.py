@@ -336,10 +336,8 @@ _positioning = threading.Lock()
 
 
 def _read_exactly(file: FileIO, path: str, start: int, end: int) -> memoryview:
-    """The bytes from `start` up to `end`, or an error: the file was cut while it was read.
-
-    They are read and never mapped: of a mapped file that is cut, reading is the end of the process.
-    """
+    """The bytes from `start` up to `end`, or an error: the file was cut while it was read."""
+    # They are read and never mapped: of a mapped file that is cut, reading is the end of the process.
     data = memory_pool.empty((end - start,), np.uint8).data
     filled = 0
     while filled < len(data):

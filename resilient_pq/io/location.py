@@ -76,10 +76,8 @@ def has_user(url: str) -> bool:
 
 
 def mistyped(path: str) -> str | None:
-    """Of a path that begins like a URL with a user and a password: the folder that this would be; None of others.
-
-    ``http:/me:secret@host/day.parquet``, ``me:secret@host/day.parquet``.
-    """
+    """Of a path that begins like a URL with a user and a password: the folder that this would be; None of others."""
+    # ``http:/me:secret@host/day.parquet``, ``me:secret@host/day.parquet``.
     found = _MISTYPED.match(path)
     return None if found is None or (found["scheme"] is None and found.end() == len(path)) else found[0]
 
@@ -113,10 +111,8 @@ def scrubbed(text: str) -> str:
 
 
 def cause_to_show(error: BaseException) -> BaseException | None:
-    """An error of a library as the cause of one of ours; None where it, or what it came from, holds a URL with secrets.
-
-    Tracebacks print every error of a chain, and some reporters of errors their `repr`.
-    """
+    """An error of a library as the cause of one of ours; None where its chain holds a URL with secrets."""
+    # Tracebacks print every error of a chain, and some reporters of errors their `repr`.
     chain = _chain(error)
     texts = [text for each in chain for text in (str(each), repr(each))]
     # Answers of aiohttp's come with the request that was sent, headers and all.
@@ -125,10 +121,8 @@ def cause_to_show(error: BaseException) -> BaseException | None:
 
 
 def let_go(error: BaseException) -> None:
-    """Have every error of a chain that was raised `from None` forget what it came from.
-
-    Tracebacks pass it over, but what pickles errors, or sends them somewhere, may go on to it.
-    """
+    """Have every error of a chain that was raised `from None` forget what it came from."""
+    # Tracebacks pass it over, but what pickles errors, or sends them somewhere, may go on to it.
     for each in _chain(error):
         if each.__suppress_context__ and each.__cause__ is None:
             each.__context__ = None

@@ -179,10 +179,8 @@ class PartialFile:
             raise AlreadyExistsError("another writer took this file", where=Where(key=self.path))
 
     def _let_go_of_published(self) -> bool:
-        """Where the writer died with ``NAME`` given and ``NAME.partial`` not yet removed, remove it.
-
-        Both are the very same file then, so a byte written to it, or cut off, would be one of the published file.
-        """
+        """Where the writer died with ``NAME`` given and ``NAME.partial`` not yet removed, remove it."""
+        # Both are the very same file then, so a byte written to it, or cut off, would be one of the published file.
         try:
             same = os.path.samestat(os.stat(self.target), os.fstat(self._open_descriptor()))
         except OSError:

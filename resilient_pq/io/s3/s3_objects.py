@@ -189,10 +189,8 @@ class S3Objects(RangedGetStore):
             raise
 
     async def _refuse_missing_bucket(self, key: str) -> None:
-        """Raise BucketNotFoundError if not only the object is missing, which the answer to a HEAD cannot tell.
-
-        Asked once for each bucket; where that cannot be told, nothing is raised.
-        """
+        """Raise BucketNotFoundError if not only the object is missing, which the answer to a HEAD cannot tell."""
+        # Asked once for each bucket; where that cannot be told, nothing is raised.
         bucket, _ = split_key(key)
         if bucket in self._buckets_there:
             return
@@ -271,12 +269,10 @@ class S3Objects(RangedGetStore):
         *,
         refused: Callable[[StoreError], StoreError],
     ) -> ObjectInfo:
-        """Send what publishes an object, and after a lost reply find out whether it did.
-
-        Sent again, such a request may be refused because of its own success: the upload is gone, or the
-        object is another one than before. Only an object of our bytes is taken for that. An error that is
-        raised is `undecided` if any attempt was.
-        """
+        """Send what publishes an object, and after a lost reply find out whether it did."""
+        # Sent again, such a request may be refused because of its own success: the upload is gone, or the object is
+        # another one than before. Only an object of our bytes is taken for that. An error that is raised is
+        # `undecided` if any attempt was.
         undecided = False
 
         async def attempt() -> ObjectInfo:

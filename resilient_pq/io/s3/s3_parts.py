@@ -194,10 +194,8 @@ class S3Parts(S3Objects):
         end: int,
         source_etag: str | None,
     ) -> Part:
-        """Make a part of bytes of another object, without moving them through here.
-
-        Of the version named, where the store heeds that: `copied_upload` makes sure of it elsewhere.
-        """
+        """Make a part of bytes of another object, without moving them through here."""
+        # Of the version named, where the store heeds that: `copied_upload` makes sure of it elsewhere.
         bucket, name = split_key(source_key)
 
         async def send() -> Part:

@@ -183,10 +183,8 @@ class MultipartSink(ObjectSink):
         )
 
     async def _is_held_alone(self) -> bool:
-        """Whether one who takes the lease over must be able to end what is on its way: no single request, an upload.
-
-        Where nothing was sent yet, the lease is taken first: who may not have it may still write the object.
-        """
+        """Whether one who takes the lease over must be able to end what is on its way: no single request, an upload."""
+        # Where nothing was sent yet, the lease is taken first: who may not have it may still write the object.
         lease, terms = self._sender.lease, self._options.lease
         if lease is None or terms is None or not terms.exclusive:
             return False

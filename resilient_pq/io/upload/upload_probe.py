@@ -24,10 +24,8 @@ _WAITS: Final = (0.0, 0.2, 0.8, 3.0)
 async def findable_parts(
     store: MultipartStore, key: str, upload_id: str, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> list[Part] | None:
-    """The parts of an open upload that has some; None where the store does not list them, or not the upload itself.
-
-    Credentials that may not list uploads prove nothing: others may be used to look for one.
-    """
+    """The parts of an open upload that has some; None where the store does not list them, or not the upload itself."""
+    # Credentials that may not list uploads prove nothing: others may be used to look for one.
     for wait in _WAITS:
         await sleep(wait)
         try:

@@ -45,11 +45,9 @@ async def drop_duplicates(store: MultipartStore, key: str, upload_id: str, lease
 
 
 async def duplicates_of(store: MultipartStore, key: str, upload_id: str) -> Sequence[str]:
-    """The empty uploads that were begun beside one, by requests whose answers were lost.
-
-    Of no other writer anybody can be told that anything is stored in them: they hold no part, and no epoch object names
-    them.
-    """
+    """The empty uploads that were begun beside one, by requests whose answers were lost."""
+    # Of no other writer anybody can be told that anything is stored in them: they hold no part, and no epoch object
+    # names them.
     if not store.begun_twice(upload_id):
         return []
     try:
