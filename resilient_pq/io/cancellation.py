@@ -37,11 +37,9 @@ async def finish_first(
     undo: Callable[[Result], Coroutine[Any, Any, Any]] | None = None,
     patience: float | None = None,
 ) -> Result:
-    """The result of `work`, which runs to its end, or for `patience` seconds after a cancellation, raised after it.
-
-    For what must not stay half done: a write in a thread whose file would be closed under it, the request
-    that publishes an object, cleaning up. After a cancellation nobody receives the result: `undo` is given it.
-    """
+    """The result of `work`, which runs to its end, or for `patience` seconds after a cancellation, raised after it."""
+    # For what must not stay half done: a write in a thread whose file would be closed under it, the request that
+    # publishes an object, cleaning up. After a cancellation nobody receives the result: `undo` is given it.
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     loop = asyncio.get_running_loop()

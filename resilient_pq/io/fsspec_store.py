@@ -256,7 +256,7 @@ class FsspecStore(SpooledStore):
 
 
 def _is_of_connections(error: BaseException | None) -> bool:
-    """Whether a connection failed or broke; drivers wrap what tells, and some call it a file that is not there."""
+    """Whether a connection failed or broke, also where the driver raised another error from that."""
     kinds: tuple[type[BaseException], ...] = (TimeoutError, ConnectionError)
     if (aiohttp := sys.modules.get("aiohttp")) is not None:  # it is slow to import, and raises nothing before
         kinds += (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
@@ -273,7 +273,7 @@ def _version(found: Mapping[str, Any]) -> str | None:
 
 
 def _listed_object(name: str, found: Mapping[str, Any]) -> ListedObject:
-    """What a listing says of a file."""
+    """A file as a listing describes it."""
     size = found.get("size")
     return ListedObject(name, size if isinstance(size, int) else None, _version(found))
 

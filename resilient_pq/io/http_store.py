@@ -183,7 +183,7 @@ class HttpStore(RangedGetStore, WriteStore):
         return info
 
     async def _info(self, method: str, key: str, byte_range: str) -> ObjectInfo | None:
-        """What an answer says of the file, whatever is in its body; None where it does not tell the size."""
+        """The version of the file by the headers of an answer; None where they do not have its size."""
         with RequestLine(method, self.url_of(key), byte_range) as line:
             response = await self._request(method, key, {"Range": byte_range} if byte_range else {}, empty=True)
         size, told = response.content_length, response.headers.get("Content-Range")

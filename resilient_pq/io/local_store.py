@@ -268,7 +268,7 @@ def _walk(folder: str) -> Iterator[tuple[str, os.DirEntry[str] | StoreError]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, or leads to one; what may be one as far as can be told is tried."""
+    """Whether an entry is a folder or a link to one; an entry that cannot be examined counts as a folder."""
     try:
         return entry.is_dir()
     except OSError as error:
@@ -336,10 +336,8 @@ _positioning = threading.Lock()
 
 
 def _read_exactly(file: FileIO, path: str, start: int, end: int) -> memoryview:
-    """The bytes from `start` up to `end`, or an error: the file was cut while it was read.
-
-    They are read and never mapped: of a mapped file that is cut, reading is the end of the process.
-    """
+    """The bytes from `start` up to `end`, or an error: the file was cut while it was read."""
+    # They are read and never mapped: of a mapped file that is cut, reading is the end of the process.
     data = memory_pool.empty((end - start,), np.uint8).data
     filled = 0
     while filled < len(data):
@@ -359,7 +357,7 @@ def _read_at(file: FileIO, into: memoryview, offset: int) -> int:
 
 
 class _Version(NamedTuple):
-    """What the ETag of a file says."""
+    """The version of a file, as its ETag names it."""
 
     device: int
     inode: int

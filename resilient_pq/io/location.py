@@ -76,10 +76,8 @@ def has_user(url: str) -> bool:
 
 
 def mistyped(path: str) -> str | None:
-    """Of a path that begins like a URL with a user and a password: the folder that this would be; None of others.
-
-    ``http:/me:secret@host/day.parquet``, ``me:secret@host/day.parquet``.
-    """
+    """Of a path that begins like a URL with a user and a password: the folder that this would be; None of others."""
+    # ``http:/me:secret@host/day.parquet``, ``me:secret@host/day.parquet``.
     found = _MISTYPED.match(path)
     return None if found is None or (found["scheme"] is None and found.end() == len(path)) else found[0]
 
@@ -106,17 +104,15 @@ def fingerprint(address: str) -> str:
 
 
 def scrubbed(text: str) -> str:
-    """What a library or a server said, with the display forms of the URLs in it."""
+    """A message of a library or a server, with the display forms of the URLs in it."""
     text = _URL_IN_TEXT.sub(lambda found: shown(found[0]), text)
     text = _USER_IN_TEXT.sub("", text)
     return _QUERY_IN_TEXT.sub(lambda found: f"?~{_hash(found[0], 4)}", text)
 
 
 def cause_to_show(error: BaseException) -> BaseException | None:
-    """An error of a library as the cause of one of ours; None where it, or what it came from, holds a URL with secrets.
-
-    Tracebacks print every error of a chain, and some reporters of errors their `repr`.
-    """
+    """An error of a library as the cause of one of ours; None where its chain holds a URL with secrets."""
+    # Tracebacks print every error of a chain, and some reporters of errors their `repr`.
     chain = _chain(error)
     texts = [text for each in chain for text in (str(each), repr(each))]
     # Answers of aiohttp's come with the request that was sent, headers and all.
@@ -125,10 +121,8 @@ def cause_to_show(error: BaseException) -> BaseException | None:
 
 
 def let_go(error: BaseException) -> None:
-    """Have every error of a chain that was raised `from None` forget what it came from.
-
-    Tracebacks pass it over, but what pickles errors, or sends them somewhere, may go on to it.
-    """
+    """Have every error of a chain that was raised `from None` forget what it came from."""
+    # Tracebacks pass it over, but what pickles errors, or sends them somewhere, may go on to it.
     for each in _chain(error):
         if each.__suppress_context__ and each.__cause__ is None:
             each.__context__ = None

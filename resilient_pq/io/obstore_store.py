@@ -243,7 +243,7 @@ class ObstoreStore(RangedGetStore, SpooledStore):
         return answer
 
     def _store_error(self, doing: str, key: str, error: Exception) -> StoreError | UnsupportedError:
-        """The error of ours that says the same."""
+        """The error of this package for an exception of obstore."""
         said, _, source = str(error).partition("\n\nDebug source:")
         message, where = f"{doing}: {scrubbed(said)}", self._where(key)
         match = _STATUS.search(said)
@@ -298,7 +298,7 @@ def _listed_object(meta: Any, start: str) -> ListedObject:
 
 
 def _parse_range(header: str) -> Any:
-    """A Range header as obstore says it."""
+    """A Range header as an option of obstore."""
     if (suffix := _SUFFIX.fullmatch(header)) is not None:
         return {"suffix": int(suffix[1])}
     match = _RANGE.fullmatch(header)

@@ -39,7 +39,7 @@ def check_kinds(options: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
 
 
 def check_names(options: Mapping[str, Any], place: str, known: Collection[str]) -> None:
-    """Refuse options within an option that nobody knows."""
+    """Refuse unknown names in an option that is a dict."""
     for name in options.get(place) or ():
         if name not in known:
             close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.7)

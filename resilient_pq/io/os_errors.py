@@ -1,4 +1,4 @@
-"""What the operating system said, as an error of ours with the next step."""
+"""Errors of the operating system as errors of this package, with a hint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explained(doing: str, path: str, *, hint: str | None = None) -> Iterator[Non
 
 
 def from_os_error(error: OSError, doing: str, path: str, *, hint: str | None = None) -> StoreError:
-    """The error of ours that says the same."""
+    """The `StoreError` for an error of the operating system; `doing` begins its message: ``"cannot write"``."""
     where = Where(key=path)
     reason = scrubbed(error.strerror or str(error)) or type(error).__name__
     if isinstance(error, FileNotFoundError | NotADirectoryError):

@@ -179,10 +179,8 @@ class PartialFile:
             raise AlreadyExistsError("another writer took this file", where=Where(key=self.path))
 
     def _let_go_of_published(self) -> bool:
-        """Where the writer died with ``NAME`` given and ``NAME.partial`` not yet removed, remove it.
-
-        Both are the very same file then, so a byte written to it, or cut off, would be one of the published file.
-        """
+        """Where the writer died with ``NAME`` given and ``NAME.partial`` not yet removed, remove it."""
+        # Both are the very same file then, so a byte written to it, or cut off, would be one of the published file.
         try:
             same = os.path.samestat(os.stat(self.target), os.fstat(self._open_descriptor()))
         except OSError:
@@ -206,7 +204,7 @@ class PartialFile:
 
 
 def is_held(path: str) -> bool | None:
-    """Whether a living writer holds the file; None where the file system, or this system, has no locks to tell."""
+    """Whether a living writer holds the file; None where the file system or the operating system has no locks."""
     with explained("cannot open", path):
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
@@ -300,7 +298,7 @@ def _writev_fully(descriptor: int, pieces: list[memoryview]) -> None:
 
 
 def _replace(source: str, target: str) -> None:
-    """Rename over what is there. What it was is freed by a thread, as nobody has to wait for that."""
+    """Rename over a file; a thread frees the replaced file if it is large."""
     try:
         replaced = os.open(target, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if os.name != "nt" else None
     except OSError:  # nothing is there, or nothing that we may read

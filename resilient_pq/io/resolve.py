@@ -125,7 +125,7 @@ def _misnamed(message: str, *, where: Where = NOWHERE, hint: str | None = None) 
 
 
 def refuse_mistyped(path: str) -> None:
-    """Refuse a path that leads nowhere and begins like a URL with a password, which errors of files would tell."""
+    """Refuse a missing path that begins like a URL with a password: errors of files would show the password."""
     folder = mistyped(path)
     if folder is not None and not os.path.lexists(folder):
         raise _misnamed(

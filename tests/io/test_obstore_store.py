@@ -189,7 +189,7 @@ async def test_a_listing_goes_on_behind_what_it_gave(monkeypatch: pytest.MonkeyP
             yield [{"path": name, "size": 1, "e_tag": f"e{name}"} for name in names[at : at + 2]]
 
     monkeypatch.setattr(obstore_store.obstore, "list", pages)
-    monkeypatch.setattr(ObstoreStore, "_explained", lambda *_: TransientError("once"))
+    monkeypatch.setattr(ObstoreStore, "_store_error", lambda *_: TransientError("once"))
     async with ObstoreStore(obstore.store.MemoryStore(), retry=QUICK) as store:
         assert await store.list_names("") == ["a", "b", "c", "d"]
     assert asked == [None, "b"]

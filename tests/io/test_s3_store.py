@@ -40,7 +40,7 @@ from resilient_pq.io.s3.s3_client import retry_policy_from
 from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 4096  # 1 MiB
-QUICK = RetryPolicy(attempts=6, base_delay=0.001, max_delay=0.01)
+QUICK = RetryPolicy(attempts=6, base_delay=0.001, max_delay=0.01, hedge_after=None)
 PARTS = SinkOptions(part_bytes=5 * MiB)
 
 

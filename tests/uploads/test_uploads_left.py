@@ -12,7 +12,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io import DEFAULT_SINK_OPTIONS, Lease, LeaseTerms, MemoryStore, MultipartSink, ObjectSink, SinkOptions
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.io.upload.begun_upload import leased_upload
+from resilient_pq.io.upload.upload_start import begin_upload
 
 MiB = 2**20
 OPTIONS = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)
@@ -197,7 +197,7 @@ async def test_only_an_empty_upload_of_that_moment_is_removed(leased: bool) -> N
         await somebody.take()
         await somebody.name(named)
     store.twice.add("twice")
-    mine = await leased_upload(store, "f", Lease(store, "f", LeaseTerms("01", before=(named,))) if leased else None)
+    mine = await begin_upload(store, "f", Lease(store, "f", LeaseTerms("01", before=(named,))) if leased else None)
     left = {each.upload_id for each in await store.list_uploads("f")}
     assert left == {holding, named, old, other, mine}
 
@@ -208,7 +208,7 @@ async def test_a_lost_answer_and_no_permission_to_look_for_its_upload(
 ) -> None:
     store = Parts(expired(verb))
     store.twice.add("twice")
-    upload_id = await leased_upload(store, "f", Lease(store, "f", LeaseTerms("01")))
+    upload_id = await begin_upload(store, "f", Lease(store, "f", LeaseTerms("01")))
     assert store.begun_twice(upload_id) and "rpq uploads list memory:f" in caplog.text
     store.faults.clear()
     assert len(await store.list_uploads("f")) == 2
@@ -217,6 +217,6 @@ async def test_a_lost_answer_and_no_permission_to_look_for_its_upload(
 async def test_an_upload_that_cannot_be_named_is_told(caplog: pytest.LogCaptureFixture) -> None:
     store = Parts(Fault("put", rpq.TransientError("no answer to the epoch object"), skip=1, times=9), denied())
     with pytest.raises(rpq.TransientError, match="epoch object") as caught:
-        await leased_upload(store, "f", Lease(store, "f", LeaseTerms("01")))
+        await begin_upload(store, "f", Lease(store, "f", LeaseTerms("01")))
     command = await the_upload(store, "f")
     assert command in caught.value.__notes__[0] and command in caplog.text

@@ -68,7 +68,7 @@ def decoded(text: object) -> int | None:
 
 
 def full_crc32(answer: Mapping[str, Any]) -> int | None:
-    """The CRC32 of a whole object that an answer tells, or None."""
+    """The CRC32 of a whole object in an answer, or None."""
     if answer.get("ChecksumType", FULL_OBJECT) != FULL_OBJECT:
         return None
     return decoded(answer.get("ChecksumCRC32"))
@@ -99,10 +99,8 @@ def crc32_of_parts(parts: Sequence[Part]) -> int | None:
 
 
 def multipart_etag(parts: Sequence[Part]) -> str | None:
-    """The ETag that S3 gives an object of these parts: the MD5 of their MD5s and how many there are.
-
-    None where the ETags of the parts are no MD5s, as with some encryption.
-    """
+    """The ETag that S3 gives an object of these parts: the MD5 of their MD5s and how many there are."""
+    # None where the ETags of the parts are no MD5s, as with some encryption.
     try:
         sums = b"".join(bytes.fromhex(bare_etag(part.etag)) for part in parts)
     except ValueError:

@@ -55,7 +55,7 @@ class S3Client:
 
     @property
     def _looks_up_credentials(self) -> bool:
-        """Whether they come from where newer ones may come from: nobody named them."""
+        """Whether credentials are looked up, so that newer ones may be found later, and not given as options."""
         named = any(self._options.get(name) for name in ("key", "secret", "username", "anon", "session"))
         return not named and "aws_access_key_id" not in self._client_options
 
@@ -90,7 +90,7 @@ class S3Client:
         return answer
 
     async def _explain_refusal(self, url: str, bucket: str) -> StoreError | None:
-        """What refuses these credentials any request, told in a body, which the answer to a HEAD has none of."""
+        """Why the store refuses these credentials: the answer to a HEAD has no body that would give a reason."""
         try:
             await self._send_logged("list_objects_v2", url, bucket, {"MaxKeys": 1})
         except StoreError as error:

@@ -37,10 +37,8 @@ _ASK_FIRST = 1 * MiB
 
 
 def new_filesystem(storage_options: Mapping[str, Any], progress_seconds: float | None) -> Any:
-    """An s3fs of our own, never shared: its instances are bound to an event loop.
-
-    Made in a thread: it reads what a client is made of, which takes 0.1 s for the first one.
-    """
+    """An s3fs of our own, never shared: its instances are bound to an event loop."""
+    # Made in a thread: it reads what a client is made of, which takes 0.1 s for the first one.
     config: dict[str, Any] = {
         "connect_timeout": _CONNECT_SECONDS,
         "read_timeout": progress_seconds,
@@ -109,10 +107,8 @@ def _loader(data_path: str | None) -> Any:
 
 
 def _expect_only_for_large_bodies(params: dict[str, Any], **_: Any) -> None:
-    """Wait for the server's leave only where a refused body would be a large one sent in vain.
-
-    A part follows a request that the server granted a moment ago, so it never asks.
-    """
+    """Wait for the server's leave only where a refused body would be a large one sent in vain."""
+    # A part follows a request that the server granted a moment ago, so it never asks.
     body = params.get("body")
     if "partNumber" in params.get("query_string", {}) or not isinstance(body, RequestBody) or len(body) < _ASK_FIRST:
         params["headers"].pop("Expect", None)
@@ -151,11 +147,9 @@ class RequestBody(aiohttp.payload.Payload):
         return b"".join(self._pieces).decode(encoding, errors)
 
     async def write(self, writer: Any) -> None:
-        """Send the body, once.
-
-        aiohttp sends a request again, unasked and untold, when the connection breaks before the answer. Of a
-        PUT that may have arrived we must know: so the body counts as consumed.
-        """
+        """Send the body, once."""
+        # aiohttp sends a request again, unasked and untold, when the connection breaks before the answer. Of a PUT
+        # that may have arrived we must know: so the body counts as consumed.
         if self._consumed:
             raise ConnectionResetError(errno.ECONNRESET, "the connection broke before the answer")
         self._consumed = True

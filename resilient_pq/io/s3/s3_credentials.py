@@ -108,12 +108,12 @@ class Renewal:
 
 
 def _is_of_credentials(error: StoreError) -> bool:
-    """Whether it says that other credentials may be granted what these were not."""
+    """Whether an error is about the credentials, so that others may be accepted."""
     return code_of(error) in _EXPIRED | _UNKNOWN or isinstance(error.__cause__, CredentialRetrievalError)
 
 
 async def _frozen(credentials: Any) -> tuple[str, str, str | None] | None:
-    """What tells credentials from others; None where they cannot be had any more."""
+    """Access key, secret and token; None where they cannot be had any more."""
     try:
         frozen = await credentials.get_frozen_credentials()
     except (BotoCoreError, AttributeError):

@@ -189,10 +189,8 @@ class S3Objects(RangedGetStore):
             raise
 
     async def _refuse_missing_bucket(self, key: str) -> None:
-        """Raise BucketNotFoundError if not only the object is missing, which the answer to a HEAD cannot tell.
-
-        Asked once for each bucket; where that cannot be told, nothing is raised.
-        """
+        """Raise BucketNotFoundError if not only the object is missing, which the answer to a HEAD cannot tell."""
+        # Asked once for each bucket; where that cannot be told, nothing is raised.
         bucket, _ = split_key(key)
         if bucket in self._buckets_there:
             return
@@ -271,12 +269,10 @@ class S3Objects(RangedGetStore):
         *,
         refused: Callable[[StoreError], StoreError],
     ) -> ObjectInfo:
-        """Send what publishes an object, and after a lost reply find out whether it did.
-
-        Sent again, such a request may be refused because of its own success: the upload is gone, or the
-        object is another one than before. Only an object of our bytes is taken for that. An error that is
-        raised is `undecided` if any attempt was.
-        """
+        """Send what publishes an object, and after a lost reply find out whether it did."""
+        # Sent again, such a request may be refused because of its own success: the upload is gone, or the object is
+        # another one than before. Only an object of our bytes is taken for that. An error that is raised is
+        # `undecided` if any attempt was.
         undecided = False
 
         async def attempt() -> ObjectInfo:
@@ -323,23 +319,23 @@ def _is_missing_bucket(error: StoreError) -> bool:
 
 
 def checksum_mode(fingerprint: Fingerprint) -> dict[str, str]:
-    """What asks a HEAD for the checksum, where it would tell something."""
+    """The parameters that ask a HEAD for the checksum, where one is known to compare."""
     return {} if fingerprint.crc32 is None else {"ChecksumMode": "ENABLED"}
 
 
 def _listed(item: Mapping[str, Any], prefix: str) -> ListedObject:
-    """What a listing says of an object."""
+    """An object as a listing describes it."""
     size = item.get("Size")
     return ListedObject(str(item["Key"]).removeprefix(prefix), None if size is None else int(size), item.get("ETag"))
 
 
 def info_of(key: str, answer: Mapping[str, Any]) -> ObjectInfo:
-    """What a HEAD says."""
+    """The version of an object by the answer to a HEAD."""
     return ObjectInfo(key, int(answer["ContentLength"]), answer.get("ETag"), answer.get("VersionId"))
 
 
 def may_be_about_checksums(error: StoreError | UnsupportedError) -> bool:
-    """Whether a request might succeed without its checksums; one more request tells."""
+    """Whether a request that failed may succeed without its checksums."""
     if isinstance(error, StoreError) and error.retryable:
         return False
     return refuses_parameter(error) or status_of(error) == 400

@@ -1,4 +1,4 @@
-"""Storage options of S3 in the words of others, as those of s3fs; and what is in nobody's words, by its name.
+"""Storage options of S3 under the names of other libraries, translated to those of s3fs; unknown names are refused.
 
 Polars, delta-rs and obstore take the names of the Rust crate `object_store`, in small letters or in capitals, with
 ``aws_`` before them or without.

@@ -92,7 +92,7 @@ class S3Parts(S3Objects):
             return await request()
 
     def _note_checksums(self, upload_id: str, answer: Mapping[str, Any]) -> bool:
-        """Remember what an answer tells of an upload's checksums; whether it keeps the CRC32 of its parts."""
+        """Remember the type of an upload's checksum; whether the store keeps the CRC32 of its parts."""
         if answer.get("ChecksumAlgorithm") != "CRC32":
             return False
         # A MinIO that knows no types does not name one, and wants the sum of each part all the same.
@@ -194,10 +194,8 @@ class S3Parts(S3Objects):
         end: int,
         source_etag: str | None,
     ) -> Part:
-        """Make a part of bytes of another object, without moving them through here.
-
-        Of the version named, where the store heeds that: `copied_upload` makes sure of it elsewhere.
-        """
+        """Make a part of bytes of another object, without moving them through here."""
+        # Of the version named, where the store heeds that: `copied_upload` makes sure of it elsewhere.
         bucket, name = split_key(source_key)
 
         async def send() -> Part:
@@ -250,7 +248,7 @@ class S3Parts(S3Objects):
         loop = asyncio.get_running_loop()
 
         async def wait_for_part(waits: Sequence[int]) -> Part | None:
-            """The part, if the store lists it by now; then one attempt of it is adrift no more."""
+            """The part, if the store lists it by now; then one attempt fewer is unanswered."""
             nonlocal adrift, to_ask
             assert arrived is not None
             to_ask = True  # if the store does not answer now

@@ -1,4 +1,4 @@
-"""What S3 and its client say, as errors of ours: one table of codes, one of statuses."""
+"""Errors of S3 and of its client as errors of this package, by codes and statuses."""
 
 from __future__ import annotations
 
@@ -68,10 +68,8 @@ _CREDENTIALS_HINT = (
 
 
 def from_s3_error(error: BaseException, *, bucket: str, url: str, doing: str) -> StoreError | UnsupportedError | None:
-    """The error of ours that says the same, or None for what is a bug and not the store's doing.
-
-    It is `undecided` where no definite answer came; whether the request was sent at all, the caller knows.
-    """
+    """The error of ours that says the same, or None for what is a bug and not the store's doing."""
+    # It is `undecided` where no definite answer came; whether the request was sent at all, the caller knows.
     import aiohttp  # noqa: PLC0415 (there once a client is, and slow to import before)
     from botocore import exceptions as botocore  # noqa: PLC0415
     from botocore.parsers import ResponseParserError  # noqa: PLC0415

@@ -211,11 +211,9 @@ class S3Store(S3Parts, MultipartStore):
         fingerprint: Fingerprint,
         condition: Mapping[str, str],
     ) -> dict[str, Any]:
-        """One completion, with size and checksum of the object; without them where the store does not know them.
-
-        The checksums of the parts are named whenever they are known: MinIO, and S3 itself where the checksum of
-        the object is made of them, refuse a completion of such an upload without them.
-        """
+        """One completion, with size and checksum of the object; without them where the store does not know them."""
+        # The checksums of the parts are named whenever they are known: MinIO, and S3 itself where the checksum of the
+        # object is made of them, refuse a completion of such an upload without them.
         request = partial(self._call, "complete_multipart_upload", key, UploadId=upload_id, **condition)
         named = [{"PartNumber": part.number, "ETag": part.etag} for part in chosen]
         crcs = [encoded(part.crc32) for part in chosen if part.crc32 is not None]

@@ -1,4 +1,4 @@
-"""The attempts of a store's operations: each waits for its turn, is counted and logged, and an outage is told once."""
+"""The attempts of a store's operations: each waits for its turn, is counted and logged; outages are logged once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORTH_TELLING: Final = 1.0
 
 
 class Outage:
-    """Whether a store fails whatever it is asked; says so once when it begins, and once when it ends."""
+    """Detects that every request to a store fails; logs the begin and the end of such an outage once."""
 
     def __init__(self, name: Callable[[], str], seconds: float) -> None:
         """Nothing is wrong."""

@@ -73,10 +73,8 @@ class Hedging(Generic[Result]):
         self._under_way = 0
 
     async def answer(self, request: Callable[[], Coroutine[Any, Any, Result]], *, size: int, name: str) -> Result:
-        """The answer that comes first, of one request or of two.
-
-        An error that asking again may mend is no answer while the other request is still under way; any other is.
-        """
+        """The answer that comes first, of one request or of two."""
+        # An error that asking again may mend is no answer while the other request is still under way; any other is.
         if self._times is None or size > MOST_BYTES:
             return await request()
         times, loop = self._times, asyncio.get_running_loop()

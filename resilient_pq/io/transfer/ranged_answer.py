@@ -1,4 +1,4 @@
-"""What a server answers to a range request: which bytes of which version of an object it says it sends."""
+"""The answer to a range request: which bytes of which version of an object it holds."""
 
 from __future__ import annotations
 

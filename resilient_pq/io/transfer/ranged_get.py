@@ -241,10 +241,8 @@ class _RangeRead:
             answer.body.close()
 
     async def fill(self, body: Body) -> None:
-        """Read what is missing; what arrived is kept even when the body breaks off.
-
-        A server may also send less than was asked for: that is a body which ends early.
-        """
+        """Read what is missing; what arrived is kept even when the body breaks off."""
+        # A server may also send less than was asked for: that is a body which ends early.
         view = memoryview(self._data)
         while missing := len(self._data) - self._received:
             chunk = await body.read(min(missing, _CHUNK))

@@ -75,10 +75,8 @@ class RequestLimiter:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait until one more request may be under way; how the block ends is how the request went.
-
-        Turns do not nest: with a limit of 1 the inner one would wait for the outer.
-        """
+        """Wait until one more request may be under way; how the block ends is how the request went."""
+        # Turns do not nest: with a limit of 1 the inner one would wait for the outer.
         await self._begin()
         begun_in = self._limit.round
         try:

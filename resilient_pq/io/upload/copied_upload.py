@@ -17,8 +17,8 @@ from resilient_pq.io.object_sink import SinkOptions
 from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.stored_object import ObjectInfo, bare_etag
 from resilient_pq.io.upload.abandoned_uploads import drop_upload
-from resilient_pq.io.upload.begun_upload import twins_of
 from resilient_pq.io.upload.part_layout import part_size
+from resilient_pq.io.upload.upload_start import duplicates_of
 from resilient_pq.units import MiB
 
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
@@ -42,11 +42,9 @@ class CopiedUpload:
 
 
 def parts_to_copy(end: int, options: SinkOptions) -> list[ByteRange]:
-    """The parts of an upload to copy from the first `end` bytes of an object.
-
-    They are as long as the options size them. Where parts may be unequal, the last reaches to the last whole MiB: so
-    less than a MiB is left to be read and sent. None where the bytes do not fill one part.
-    """
+    """The parts of an upload to copy from the first `end` bytes of an object."""
+    # They are as long as the options size them. Where parts may be unequal, the last reaches to the last whole MiB:
+    # so less than a MiB is left to be read and sent. None where the bytes do not fill one part.
     places: list[ByteRange] = []
     start = 0
     while (stop := start + part_size(len(places) + 1, options)) <= end:
@@ -68,12 +66,10 @@ async def copied_upload(
     copied: Callable[[int], None] | None = None,
     begun: Callable[[str], Awaitable[None]] | None = None,
 ) -> AsyncIterator[CopiedUpload]:
-    """Begin an upload with copies of the first `end` bytes of another object, as far as they make parts.
-
-    The upload is the caller's when the block ends well, and is removed when it does not. That all copies are of one
-    version is known before the block is entered: not every store heeds which version was to be copied, so what the
-    source is is asked before the first copy and after the last.
-    """
+    """Begin an upload with copies of the first `end` bytes of another object, as far as they make parts."""
+    # The upload is the caller's when the block ends well, and is removed when it does not. That all copies are of one
+    # version is known before the block is entered: not every store heeds which version was to be copied, so what the
+    # source is is asked before the first copy and after the last.
     places = parts_to_copy(end, options)
     await _refuse_changed(store, source, end)
 
@@ -83,11 +79,11 @@ async def copied_upload(
     drop = partial(drop_upload, store, key)
     upload_id = await finish_first(begin(), undo=drop, patience=GRACE_SECONDS)
     try:
-        twins = await twins_of(store, key, upload_id)
+        duplicates = await duplicates_of(store, key, upload_id)
         if begun is not None:
             await begun(upload_id)
-        for twin in twins:
-            await drop(twin)
+        for duplicate in duplicates:
+            await drop(duplicate)
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
         await _refuse_changed(store, source, end)
         yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)

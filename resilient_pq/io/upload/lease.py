@@ -65,7 +65,7 @@ async def find_epoch(store: ReadStore, key: str) -> FoundEpoch | None:
 
 
 async def forget_epoch(store: MultipartStore, key: str, found: FoundEpoch) -> None:
-    """Remove an epoch object of which nothing is left to be told, if it is still the one that was found."""
+    """Remove an epoch object that is needed no more, if it is still the version that was found."""
     try:
         await store.delete(epoch_key(store, key), if_match=found.etag)
     except PreconditionError:
@@ -162,7 +162,7 @@ class Lease:
             )
 
     async def _refuse_written(self) -> None:
-        """There is no epoch object before a file is begun, nor after it is complete: the object tells which it was."""
+        """Refuse an object that was written since it was found: no epoch object may also mean that it was completed."""
         try:
             etag = (await self._store.head(self._object)).etag
         except NotFoundError:
@@ -198,7 +198,7 @@ class Lease:
             raise self._fencing_error()
 
     async def release(self) -> None:
-        """Remove the epoch object, since nothing is left to be told of it."""
+        """Remove the epoch object, which is needed no more."""
         if self._held is None:
             return
         self._refuse_lost()

@@ -33,9 +33,9 @@ from resilient_pq.io.object_sink import (
 )
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.abandoned_uploads import drop_command
-from resilient_pq.io.upload.begun_upload import drop_twins
 from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_sender import PartSender
+from resilient_pq.io.upload.upload_start import drop_duplicates
 
 log = logging.getLogger("resilient_pq.io")
 
@@ -177,16 +177,14 @@ class MultipartSink(ObjectSink):
         stored = sum(part.size for part in parts)
         if stored != self.position:
             raise StoreError(f"the parts have {stored:,} bytes instead of {self.position:,}", where=self._sender.where)
-        await drop_twins(self._store, self._key, upload_id, self._sender.lease)
+        await drop_duplicates(self._store, self._key, upload_id, self._sender.lease)
         return await self._publish(
             self._store.complete_upload(self._key, upload_id, parts, if_none_match=exclusive, if_match=if_match)
         )
 
     async def _is_held_alone(self) -> bool:
-        """Whether one who takes the lease over must be able to end what is on its way: no single request, an upload.
-
-        Where nothing was sent yet, the lease is taken first: who may not have it may still write the object.
-        """
+        """Whether one who takes the lease over must be able to end what is on its way: no single request, an upload."""
+        # Where nothing was sent yet, the lease is taken first: who may not have it may still write the object.
         lease, terms = self._sender.lease, self._options.lease
         if lease is None or terms is None or not terms.exclusive:
             return False

@@ -15,10 +15,8 @@ PARTS_PER_SIZE = 500
 
 
 def part_size(number: int, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
-    """Bytes of part `number`, from 1, of an upload.
-
-    `part_bytes`, doubling every 500 parts up to `max_part_bytes`: always a whole number of MiB.
-    """
+    """Bytes of part `number`, from 1, of an upload."""
+    # `part_bytes`, doubling every 500 parts up to `max_part_bytes`: always a whole number of MiB.
     if number > MAX_PARTS:
         setting = "part_bytes" if options.equal_parts else "max_part_bytes"
         raise StoreError(

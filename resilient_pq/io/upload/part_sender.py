@@ -24,11 +24,11 @@ from resilient_pq.io.cancellation import GRACE_SECONDS
 from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import SinkOptions
 from resilient_pq.io.upload.abandoned_uploads import upload_command
-from resilient_pq.io.upload.begun_upload import leased_upload
 from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_buffers import PartBuffers
 from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
 from resilient_pq.io.upload.upload_probe import findable_parts
+from resilient_pq.io.upload.upload_start import begin_upload
 
 log = logging.getLogger("resilient_pq.io")
 
@@ -116,7 +116,7 @@ class PartSender:
 
     @property
     def stored_end(self) -> int:
-        """Bytes that may be said to be stored: none that the next holder of the object might not find."""
+        """Bytes that are stored, and that the next holder of the lease will find."""
         return self.plan.stored_end if self.lease is None else self._promised
 
     @property
@@ -234,7 +234,7 @@ class PartSender:
             self.plan.listed(parts, asyncio.get_running_loop().time())
 
     async def _listed(self, upload_id: str) -> list[Part] | None:
-        """What the store lists; None where nobody could find it."""
+        """The parts that the store lists; None where others could not find the upload."""
         if self.plan.promises:
             return await findable_parts(self._store, self._key, upload_id)
         return await self._store.list_parts(self._key, upload_id)
@@ -242,11 +242,11 @@ class PartSender:
     async def begin(self) -> str:
         """The upload id; a sender that is cancelled leaves the request that asks for it alone."""
         if self._beginning is None:
-            self._beginning = asyncio.create_task(leased_upload(self._store, self._key, self.lease))
+            self._beginning = asyncio.create_task(begin_upload(self._store, self._key, self.lease))
         return await asyncio.shield(self._beginning)
 
     def fencing_error(self, error: StoreError) -> WriterFencedError:
-        """The error for a refusal that says that somebody else ended the upload, or replaced its object."""
+        """The error for a refusal because somebody else ended the upload or replaced its object."""
         if isinstance(error, ObjectChangedError):
             return WriterFencedError(
                 "the object that was to be replaced was written by somebody else",

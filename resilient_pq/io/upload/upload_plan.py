@@ -169,7 +169,7 @@ class UploadPlan:
             self.unlisted(findable=True)
 
     def unlisted(self, *, findable: bool) -> None:
-        """The parts are as they should be, or the store does not tell: completing names each, and would fail."""
+        """The listed parts match, or the store cannot list them: then completing the upload verifies them."""
         self._listing = False
         self._tells = self._tells or findable
         if self._target is not None and self._committed():
@@ -268,7 +268,7 @@ class UploadPlan:
         return [slot.part for slot in slots if slot is not None and slot.part is not None]
 
     def take_released(self) -> list[int]:
-        """Parts whose bytes are needed no more; each is told once."""
+        """Parts whose bytes are needed no more, each given once."""
         released, self._released = self._released, []
         return released
 
@@ -347,7 +347,7 @@ class UploadPlan:
         self._repairs = 0
 
     def _must_list(self) -> bool:
-        """After an unanswered request a commit is believed only when the store lists it; a whole upload always is."""
+        """Whether parts must be listed: for a commit after an unanswered request, and before completing."""
         if self._target is not None:
             return self._unsure and self._committed()
         return self.sent and not self._listed
@@ -372,7 +372,7 @@ class UploadPlan:
                 self._target, self._done = end, slot.start
 
     def _frozen(self) -> set[int]:
-        """Parts behind the open slot that are sent only as far as a commit under way, or wanted next, says."""
+        """Parts behind the open slot that are sent only up to the end of a commit."""
         ends = [end for end in (self._target, self._queued) if end is not None]
         return {number for number in map(self.layout.number_of, ends) if number > self._open}
 

@@ -24,10 +24,8 @@ _WAITS: Final = (0.0, 0.2, 0.8, 3.0)
 async def findable_parts(
     store: MultipartStore, key: str, upload_id: str, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> list[Part] | None:
-    """The parts of an open upload that has some; None where the store does not list them, or not the upload itself.
-
-    Credentials that may not list uploads prove nothing: others may be used to look for one.
-    """
+    """The parts of an open upload that has some; None where the store does not list them, or not the upload itself."""
+    # Credentials that may not list uploads prove nothing: others may be used to look for one.
     for wait in _WAITS:
         await sleep(wait)
         try:
@@ -49,7 +47,7 @@ async def findable_parts(
 
 
 async def _is_listed(store: MultipartStore, key: str, upload_id: str) -> bool | None:
-    """Whether the store lists the upload, as far as the credentials tell; None where it lists none at all."""
+    """Whether the store lists the upload; True where the credentials may not list, None where the store cannot."""
     try:
         return any(found.upload_id == upload_id for found in await store.list_uploads(key))
     except AccessDeniedError:

@@ -1,4 +1,4 @@
-"""An upload begun under a lease, and its twins, begun by requests whose answers were lost. An async shell."""
+"""Begins uploads under a lease, and drops duplicates that requests without an answer began. An async shell."""
 
 from __future__ import annotations
 
@@ -17,39 +17,37 @@ log = logging.getLogger("resilient_pq.io")
 _LOST_REPLY = timedelta(minutes=5)
 
 
-async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
-    """Begin an upload, and name it in its lease before any part of it is sent: one that nobody names holds nothing."""
+async def begin_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
+    """Begin an upload, and name it in its lease before any part is sent: an upload that no lease names is empty."""
     if lease is not None:
         await lease.take()
     upload_id = await store.create_upload(key)
     try:
-        twins = await twins_of(store, key, upload_id)
+        duplicates = await duplicates_of(store, key, upload_id)
         if lease is not None:
             await lease.name(upload_id)
     except BaseException as error:
         await drop_upload(store, key, upload_id, error)
         raise
     # Nobody has taken the lease since these were listed: none of them is of a writer that is to hold it.
-    for twin in twins:
-        await drop_upload(store, key, twin)
+    for duplicate in duplicates:
+        await drop_upload(store, key, duplicate)
     return upload_id
 
 
-async def drop_twins(store: MultipartStore, key: str, upload_id: str, lease: Lease | None) -> None:
-    """Drop the empty uploads beside one that is about to be completed: a store may have carried a request out late."""
-    twins = await twins_of(store, key, upload_id)
-    if twins and lease is not None:
+async def drop_duplicates(store: MultipartStore, key: str, upload_id: str, lease: Lease | None) -> None:
+    """Drop the duplicates of an upload that is about to be completed: the store may have begun one late."""
+    duplicates = await duplicates_of(store, key, upload_id)
+    if duplicates and lease is not None:
         await lease.confirm()
-    for twin in twins:
-        await drop_upload(store, key, twin)
+    for duplicate in duplicates:
+        await drop_upload(store, key, duplicate)
 
 
-async def twins_of(store: MultipartStore, key: str, upload_id: str) -> Sequence[str]:
-    """The empty uploads that were begun beside one, by requests whose answers were lost.
-
-    Of no other writer anybody can be told that anything is stored in them: they hold no part, and no epoch object names
-    them.
-    """
+async def duplicates_of(store: MultipartStore, key: str, upload_id: str) -> Sequence[str]:
+    """The empty uploads that were begun beside one, by requests whose answers were lost."""
+    # Of no other writer anybody can be told that anything is stored in them: they hold no part, and no epoch object
+    # names them.
     if not store.begun_twice(upload_id):
         return []
     try:
