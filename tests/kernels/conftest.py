@@ -64,7 +64,7 @@ def words_of(path: Path) -> set[str]:
 def own_names(module: ModuleType) -> set[str]:
     """The kernels that are defined in a compiled module itself."""
     return {
-        name for name in reference.__all__ if getattr(getattr(module, name, None), "__module__", "") == module.__name__
+        name for name in vars(reference) if getattr(getattr(module, name, None), "__module__", "") == module.__name__
     }
 
 

@@ -13,6 +13,8 @@ import pytest
 from resilient_pq.format import kernels as chosen
 from resilient_pq.format.kernels import reference
 
+#: What `reference` defines, classes included.
+KERNELS = [name for name, value in vars(reference).items() if callable(value)]
 NATIVE = "resilient_pq.format.kernels._native"
 HIDE_AVX2 = "import sys; sys.modules['resilient_pq.format.kernels._native_avx2'] = None\n"
 HIDE_NATIVE = "import sys; sys.modules['resilient_pq.format.kernels._native'] = None\n"
@@ -73,8 +75,9 @@ def test_an_unknown_choice_is_an_error() -> None:
 
 
 def test_every_kernel_is_offered() -> None:
-    assert {"active", *reference.__all__} <= set(vars(chosen))
-    assert all(callable(getattr(chosen, name)) for name in reference.__all__)
+    assert chosen.active in ("native", "reference")
+    assert len(KERNELS) > 40
+    assert all(callable(getattr(chosen, name)) for name in KERNELS)
 
 
 def test_native_has_the_names_and_arguments_of_the_reference(native: ModuleType) -> None:
@@ -84,7 +87,7 @@ def test_native_has_the_names_and_arguments_of_the_reference(native: ModuleType)
         for name, value in vars(native).items()
         if getattr(value, "__module__", "") in modules and not name.startswith("_") and not isinstance(value, type)
     }
-    functions = {name for name in reference.__all__ if not isinstance(getattr(reference, name), type)}
+    functions = {name for name in KERNELS if not isinstance(getattr(reference, name), type)}
     assert kernels == functions
     assert native.StructReader.__module__ == NATIVE
     for name in kernels:

@@ -16,118 +16,60 @@ May import NumPy, xxhash and the errors, nothing else of ours.
 
 from __future__ import annotations
 
-from resilient_pq.format.kernels.reference.bloom import (
-    bloom_contains,
-    bloom_insert,
-    byte_array_hashes,
-    row_hashes,
-)
-from resilient_pq.format.kernels.reference.byte_array_runs import (
-    chosen_size,
-    copy_chosen_byte_arrays,
-    plain_byte_arrays,
-    plain_views,
-)
-from resilient_pq.format.kernels.reference.byte_arrays import (
-    byte_array_join,
-    byte_array_lengths,
-    byte_array_min_max,
-    row_min_max,
-    utf8_valid,
-)
-from resilient_pq.format.kernels.reference.decimals import decimals_narrow, decimals_widen
-from resilient_pq.format.kernels.reference.delta import delta_binary_decode, delta_binary_encode
+from resilient_pq.format.kernels.reference.bloom import bloom_contains as bloom_contains
+from resilient_pq.format.kernels.reference.bloom import bloom_insert as bloom_insert
+from resilient_pq.format.kernels.reference.bloom import byte_array_hashes as byte_array_hashes
+from resilient_pq.format.kernels.reference.bloom import row_hashes as row_hashes
+from resilient_pq.format.kernels.reference.byte_array_runs import chosen_size as chosen_size
+from resilient_pq.format.kernels.reference.byte_array_runs import copy_chosen_byte_arrays as copy_chosen_byte_arrays
+from resilient_pq.format.kernels.reference.byte_array_runs import plain_byte_arrays as plain_byte_arrays
+from resilient_pq.format.kernels.reference.byte_array_runs import plain_views as plain_views
+from resilient_pq.format.kernels.reference.byte_arrays import byte_array_join as byte_array_join
+from resilient_pq.format.kernels.reference.byte_arrays import byte_array_lengths as byte_array_lengths
+from resilient_pq.format.kernels.reference.byte_arrays import byte_array_min_max as byte_array_min_max
+from resilient_pq.format.kernels.reference.byte_arrays import row_min_max as row_min_max
+from resilient_pq.format.kernels.reference.byte_arrays import utf8_valid as utf8_valid
+from resilient_pq.format.kernels.reference.decimals import decimals_narrow as decimals_narrow
+from resilient_pq.format.kernels.reference.decimals import decimals_widen as decimals_widen
+from resilient_pq.format.kernels.reference.delta import delta_binary_decode as delta_binary_decode
+from resilient_pq.format.kernels.reference.delta import delta_binary_encode as delta_binary_encode
+from resilient_pq.format.kernels.reference.dictionary import dictionary_build as dictionary_build
 from resilient_pq.format.kernels.reference.dictionary import (
-    dictionary_build,
-    dictionary_build_byte_arrays,
-    distinct_in_runs,
-    distinct_in_runs_byte_arrays,
-    gather,
-    mark_used,
+    dictionary_build_byte_arrays as dictionary_build_byte_arrays,
 )
-from resilient_pq.format.kernels.reference.kept import KeptStructs
-from resilient_pq.format.kernels.reference.nesting import (
-    level_counts,
-    list_offsets,
-    row_entries,
-    slot_validity,
+from resilient_pq.format.kernels.reference.dictionary import distinct_in_runs as distinct_in_runs
+from resilient_pq.format.kernels.reference.dictionary import (
+    distinct_in_runs_byte_arrays as distinct_in_runs_byte_arrays,
 )
-from resilient_pq.format.kernels.reference.nulls import spread
-from resilient_pq.format.kernels.reference.numbers import number_min_max
-from resilient_pq.format.kernels.reference.page_headers import page_headers
-from resilient_pq.format.kernels.reference.pages import (
-    dictionary_pages,
-    page_levels,
-    plain_pages,
-)
-from resilient_pq.format.kernels.reference.prefixes import join_prefixes, shared_prefixes
-from resilient_pq.format.kernels.reference.rle import rle_decode, rle_encode, unpack_bits_msb
-from resilient_pq.format.kernels.reference.search import find_all
-from resilient_pq.format.kernels.reference.shred import (
-    compact,
-    compact_offsets,
-    entries_in_order,
-    lists_in_order,
-    optional_in_order,
-    shred_optional,
-    shred_repeated,
-)
-from resilient_pq.format.kernels.reference.streams import join_streams, split_streams
-from resilient_pq.format.kernels.reference.thrift import StructField, StructReader
-from resilient_pq.format.kernels.reference.views import views_join, views_of
-
-__all__ = [
-    "KeptStructs",
-    "StructField",
-    "StructReader",
-    "bloom_contains",
-    "bloom_insert",
-    "byte_array_hashes",
-    "byte_array_join",
-    "byte_array_lengths",
-    "byte_array_min_max",
-    "chosen_size",
-    "compact",
-    "compact_offsets",
-    "copy_chosen_byte_arrays",
-    "decimals_narrow",
-    "decimals_widen",
-    "delta_binary_decode",
-    "delta_binary_encode",
-    "dictionary_build",
-    "dictionary_build_byte_arrays",
-    "dictionary_pages",
-    "distinct_in_runs",
-    "distinct_in_runs_byte_arrays",
-    "entries_in_order",
-    "find_all",
-    "gather",
-    "join_prefixes",
-    "join_streams",
-    "level_counts",
-    "list_offsets",
-    "lists_in_order",
-    "mark_used",
-    "number_min_max",
-    "optional_in_order",
-    "page_headers",
-    "page_levels",
-    "plain_byte_arrays",
-    "plain_pages",
-    "plain_views",
-    "rle_decode",
-    "rle_encode",
-    "row_entries",
-    "row_hashes",
-    "row_min_max",
-    "shared_prefixes",
-    "shred_optional",
-    "shred_repeated",
-    "slot_validity",
-    "split_streams",
-    "spread",
-    "unpack_bits_msb",
-    "utf8_valid",
-    "views_join",
-    "views_of",
-]
+from resilient_pq.format.kernels.reference.dictionary import gather as gather
+from resilient_pq.format.kernels.reference.dictionary import mark_used as mark_used
+from resilient_pq.format.kernels.reference.kept import KeptStructs as KeptStructs
+from resilient_pq.format.kernels.reference.nesting import level_counts as level_counts
+from resilient_pq.format.kernels.reference.nesting import list_offsets as list_offsets
+from resilient_pq.format.kernels.reference.nesting import row_entries as row_entries
+from resilient_pq.format.kernels.reference.nesting import slot_validity as slot_validity
+from resilient_pq.format.kernels.reference.nulls import spread as spread
+from resilient_pq.format.kernels.reference.numbers import number_min_max as number_min_max
+from resilient_pq.format.kernels.reference.page_headers import page_headers as page_headers
+from resilient_pq.format.kernels.reference.pages import dictionary_pages as dictionary_pages
+from resilient_pq.format.kernels.reference.pages import page_levels as page_levels
+from resilient_pq.format.kernels.reference.pages import plain_pages as plain_pages
+from resilient_pq.format.kernels.reference.prefixes import join_prefixes as join_prefixes
+from resilient_pq.format.kernels.reference.prefixes import shared_prefixes as shared_prefixes
+from resilient_pq.format.kernels.reference.rle import rle_decode as rle_decode
+from resilient_pq.format.kernels.reference.rle import rle_encode as rle_encode
+from resilient_pq.format.kernels.reference.rle import unpack_bits_msb as unpack_bits_msb
+from resilient_pq.format.kernels.reference.search import find_all as find_all
+from resilient_pq.format.kernels.reference.shred import compact as compact
+from resilient_pq.format.kernels.reference.shred import compact_offsets as compact_offsets
+from resilient_pq.format.kernels.reference.shred import entries_in_order as entries_in_order
+from resilient_pq.format.kernels.reference.shred import lists_in_order as lists_in_order
+from resilient_pq.format.kernels.reference.shred import optional_in_order as optional_in_order
+from resilient_pq.format.kernels.reference.shred import shred_optional as shred_optional
+from resilient_pq.format.kernels.reference.shred import shred_repeated as shred_repeated
+from resilient_pq.format.kernels.reference.streams import join_streams as join_streams
+from resilient_pq.format.kernels.reference.streams import split_streams as split_streams
+from resilient_pq.format.kernels.reference.thrift import StructField as StructField
+from resilient_pq.format.kernels.reference.thrift import StructReader as StructReader
+from resilient_pq.format.kernels.reference.views import views_join as views_join
+from resilient_pq.format.kernels.reference.views import views_of as views_of
