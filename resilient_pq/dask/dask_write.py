@@ -109,15 +109,15 @@ def write(
         raise SchemaError(f"frame is {type(frame).__name__}", hint="it is a Dask DataFrame; a series has to_frame()")
     run = WriteRun.of(frame.npartitions, dst, name, storage_options)
     file_schema = schema_of(frame, schema, write_index=write_index)
-    locations, old = portal.run(run.prepared(overwrite=overwrite))
+    locations, old = portal.run(run.prepare(overwrite=overwrite))
     parts = [PartitionTarget(location, file_schema, run.stop, encoding, storage_options) for location in locations]
     partitions = frame.to_delayed()
-    with _client_of(client) as computing, _undone_where_it_fails(run, computing, workers_timeout) as futures:
+    with _client_of(client) as computing, _undo_on_failure(run, computing, workers_timeout) as futures:
         tasks = [dask.delayed(write_part)(*pair) for pair in zip(partitions, parts, strict=True)]
         futures.extend(computing.compute(tasks))
-        written = _gathered(futures, Workers(computing, workers_timeout))
-    with _told(run):
-        summary = portal.run(run.completed(old, with_summary=write_metadata))
+        written = _gather_results(futures, Workers(computing, workers_timeout))
+    with _note_complete_files(run):
+        summary = portal.run(run.complete(old, with_summary=write_metadata))
     num_rows, num_bytes = sum(part.num_rows for part in written), sum(part.size for part in written)
     return WrittenFrame(shown(os.fspath(dst)), run.names, num_rows, num_bytes, summary)
 
@@ -137,15 +137,15 @@ def _client_of(client: Client | None) -> Iterator[Client]:
         yield client
 
 
-def _gathered(futures: list[Future], workers: Workers) -> list[WrittenPart]:
+def _gather_results(futures: list[Future], workers: Workers) -> list[WrittenPart]:
     """The results, when all are there; the first error as soon as it is."""
     found: dict[str, WrittenPart] = {}
-    for future in _ended(futures, workers):
+    for future in _as_ended(futures, workers):
         found[future.key] = future.result()
     return [found[future.key] for future in futures]
 
 
-def _ended(futures: list[Future], workers: Workers) -> Iterator[Future]:
+def _as_ended(futures: list[Future], workers: Workers) -> Iterator[Future]:
     """The futures as they end."""
     ended: SimpleQueue[Future] = SimpleQueue()
     for future in futures:
@@ -162,7 +162,7 @@ def _ended(futures: list[Future], workers: Workers) -> Iterator[Future]:
 
 
 @contextmanager
-def _undone_where_it_fails(run: WriteRun, client: Client, workers_timeout: float | None) -> Iterator[list[Future]]:
+def _undo_on_failure(run: WriteRun, client: Client, workers_timeout: float | None) -> Iterator[list[Future]]:
     """Room for the tasks of a run; none of them writes any more at the end, and where it fails, no file is left."""
     futures: list[Future] = []
     try:
@@ -170,7 +170,7 @@ def _undone_where_it_fails(run: WriteRun, client: Client, workers_timeout: float
     except BaseException as error:
         with suppress(StoreError):  # without workers nobody writes
             _stop(run, client, futures, Workers(client, workers_timeout))
-        portal.run(run.undone())
+        portal.run(run.undo())
         error.add_note(f"the files that were written into {shown(os.fspath(run.dst))!r} are removed again")
         raise
     # Of a worker that dies now the results are known already, but the scheduler would have them computed once more.
@@ -186,14 +186,14 @@ def _stop(run: WriteRun, client: Client, futures: list[Future], workers: Workers
     Event(run.stop, client=client).set()
     under_way = {key for keys in client.processing().values() for key in keys}
     try:
-        for _ in _ended([future for future in futures if future.key in under_way], workers):
+        for _ in _as_ended([future for future in futures if future.key in under_way], workers):
             pass
     finally:
         client.cancel(futures)
 
 
 @contextmanager
-def _told(run: WriteRun) -> Iterator[None]:
+def _note_complete_files(run: WriteRun) -> Iterator[None]:
     """Say that the rows are there, whatever fails now."""
     try:
         yield

@@ -63,7 +63,7 @@ class WriteRun:
             return resolve(Path(self.dst) / METADATA_NAME, self.storage_options, retry=WRITING)
         return resolve(f"{self.dst.rstrip('/') or self.dst}/{METADATA_NAME}", self.storage_options, retry=WRITING)
 
-    async def prepared(self, *, overwrite: bool) -> tuple[tuple[Location, ...], list[str]]:
+    async def prepare(self, *, overwrite: bool) -> tuple[tuple[Location, ...], list[str]]:
         """Make the folder; gives where workers put the files, and the names of those that are there already."""
         store, key = self._resolved()
         async with store:
@@ -78,7 +78,7 @@ class WriteRun:
             await store.make_folder(store.beside(key, ""))
             return tuple(location_of(store, store.beside(key, name)) for name in self.names), old
 
-    async def completed(self, old: Sequence[str], *, with_summary: bool) -> WrittenMetadata | None:
+    async def complete(self, old: Sequence[str], *, with_summary: bool) -> WrittenMetadata | None:
         """Write the summary of the files, then remove those that were there before."""
         store, key = self._resolved()
         async with store:
@@ -92,7 +92,7 @@ class WriteRun:
                 await store.delete(store.beside(key, name))
         return summary
 
-    async def undone(self) -> None:
+    async def undo(self) -> None:
         """Remove whatever this run has written: complete files, open uploads, and what is partial.
 
         Nobody writes any more.

@@ -18,7 +18,7 @@ _BINARIES = frozenset({"z", "Z", "vz"})
 _TEXTS = frozenset({"u", "U", "vu"})
 
 
-def agreed(schema: Field, other: Field, first: str, name: str) -> Field:
+def common_schema(schema: Field, other: Field, first: str, name: str) -> Field:
     """The schema that the rows of the files so far and those of one more have."""
     if schema == other:
         return schema
@@ -48,13 +48,13 @@ def agreed(schema: Field, other: Field, first: str, name: str) -> Field:
     return schema.with_children(*columns)
 
 
-def as_agreed(part: Field, whole: Field) -> Field:
+def with_common_types(part: Field, whole: Field) -> Field:
     """What was asked for of one file, in the types that were agreed upon."""
     if part.kind == "+s":
         by_name = {child.name: child for child in whole.children}
-        children = tuple(as_agreed(child, by_name[child.name]) for child in part.children)
+        children = tuple(with_common_types(child, by_name[child.name]) for child in part.children)
     else:
-        children = tuple(map(as_agreed, part.children, whole.children))
+        children = tuple(map(with_common_types, part.children, whole.children))
     format = part.format if part.kind in VIEW_KINDS else whole.format
     return replace(part, format=format, nullable=part.nullable or whole.nullable, children=children)
 

@@ -16,10 +16,10 @@ from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.bulk.name_pattern import is_pattern
 from resilient_pq.bulk.scope import Place
 from resilient_pq.damage.lost_region import LostRegion
-from resilient_pq.dataset.agreement import agreed, as_agreed
+from resilient_pq.dataset.agreement import common_schema, with_common_types
 from resilient_pq.dataset.file_listing import Source, find_files, scope_of
 from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Narrowed
-from resilient_pq.dataset.naming import known_to_have_ended
+from resilient_pq.dataset.naming import find_ended_files
 from resilient_pq.errors import NotFoundError, ResilientPQError, SchemaError, UnsupportedError, Where
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.cancellation import all_or_none
@@ -205,7 +205,7 @@ class Dataset:
         # What the first file would be asked for tells the types, wanted or not.
         asked = None if wishes[0] is None else wishes[0].filters
         first, _ = self.files[0].jobs(ReadQuery(own, None, asked, limit, strings))
-        field = as_agreed(first(), self._field)
+        field = with_common_types(first(), self._field)
         names = [child.name for child in self._field.children] if own is None else own
         together = None if self.folders is None or chosen is None else JoinedColumns(self.folders, field, chosen)
 
@@ -277,7 +277,7 @@ def _schema_of(files: Sequence[File]) -> Field:
         stored = _stored(file)
         if stored not in seen or file.schema != first.schema:
             seen.add(stored)
-            schema = agreed(schema, Field.of(file.arrow_schema), first.url, file.url)
+            schema = common_schema(schema, Field.of(file.arrow_schema), first.url, file.url)
     return schema
 
 
@@ -361,7 +361,7 @@ def open_many(
         except BaseException:
             await stores.close()
             raise
-        ended = known_to_have_ended((file.url, file.key_value_metadata, file.num_rows) for file in files)
+        ended = find_ended_files((file.url, file.key_value_metadata, file.num_rows) for file in files)
         for file in files:
             if file.state is not FileState.IN_PROGRESS or file.url not in ended:
                 warn_of_incomplete(file, stacklevel=3)

@@ -323,7 +323,7 @@ class DatasetWriter(WriterLifecycle):
         self._raise_first(failures, "removed")
 
     async def _keep_or_abort(self, error: BaseException) -> None:
-        failures = await _failures(_ended(each.open_file.writer) for each in self._open.values())
+        failures = await _failures(_end_unpublished(each.open_file.writer) for each in self._open.values())
         await self._let_go()
         for failure in failures:
             note = f"one file was not left as it should be: {failure}"
@@ -357,7 +357,7 @@ def _share(num_bytes: int, bytes_taken: int) -> float:
     return min(1.0, num_bytes / bytes_taken)
 
 
-async def _ended(writer: Writer) -> None:
+async def _end_unpublished(writer: Writer) -> None:
     """End a file unpublished: what is kept of it the caller's error is told once, of all files together."""
     ended = WriterClosedError("the data set's writer has ended")
     await writer.__aexit__(type(ended), ended, None)

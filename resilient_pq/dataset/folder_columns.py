@@ -55,7 +55,7 @@ class FolderColumns:
                     hint="open files of one partitioning together, others apart",
                 )
         columns = {key: [values[key] for values in named] for key in first}
-        types = _told(partitioning, columns) if partitioning != "hive" else _guessed(columns)
+        types = _stated_types(partitioning, columns) if partitioning != "hive" else _guess_types(columns)
         self.field = Field("", "+s", False, tuple(types))
         self._num_files = len(names)
         ingest = Ingest.from_schema(self.field)
@@ -161,7 +161,7 @@ def _words(values: Mapping[str, object]) -> str:
     return ", ".join(map(repr, values)) or "no columns"
 
 
-def _told(partitioning: object, columns: Mapping[str, object]) -> list[Field]:
+def _stated_types(partitioning: object, columns: Mapping[str, object]) -> list[Field]:
     """The types that a caller says."""
     if isinstance(partitioning, str):
         raise SchemaError(f"partitioning is {partitioning!r}", hint=_HINT)
@@ -178,7 +178,7 @@ def _told(partitioning: object, columns: Mapping[str, object]) -> list[Field]:
     return told
 
 
-def _guessed(columns: Mapping[str, Sequence[str | None]]) -> list[Field]:
+def _guess_types(columns: Mapping[str, Sequence[str | None]]) -> list[Field]:
     """Integers, where all values are written as ones, else text."""
     types = []
     for name, texts in columns.items():

@@ -42,7 +42,7 @@ class FilePlace:
         return cls(partition, int(found[2]), int(found[1]))
 
 
-def known_to_have_ended(files: Iterable[tuple[str, Mapping[str, str | None], int]]) -> set[str]:
+def find_ended_files(files: Iterable[tuple[str, Mapping[str, str | None], int]]) -> set[str]:
     """The files that are known to hold all rows that they ever will, whatever their footers say of their state.
 
     The next file of a sink is begun when the one before it has ended, and counts its rows. What was cut short since has

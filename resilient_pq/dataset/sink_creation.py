@@ -17,7 +17,7 @@ from resilient_pq.dataset.dataset_writer import DatasetWriter
 from resilient_pq.dataset.naming import FilePlace, Naming
 from resilient_pq.dataset.rolling import Roll
 from resilient_pq.dataset.sink_state import Begun, DatasetCheckpoint, Partition, SinkSettings
-from resilient_pq.dataset.unfinished_files import DatasetFolder, completed, refuse_begun
+from resilient_pq.dataset.unfinished_files import DatasetFolder, complete_unfinished, refuse_existing
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.resolve import Opening, reach
@@ -92,7 +92,7 @@ def create_dataset(
     )
 
     async def begun(folder: DatasetFolder) -> Begun:
-        await refuse_begun(folder)
+        await refuse_existing(folder)
         return Begun()
 
     return sink.writer(dst, storage_options, schema, begun)
@@ -168,7 +168,7 @@ def resume_dataset(
         )
 
     async def begun(folder: DatasetFolder) -> Begun:
-        found = await completed(folder)
+        found = await complete_unfinished(folder)
         if rows is not None:
             _replay(folder, found.partitions, rows)
         return found

@@ -105,7 +105,7 @@ class FoundFiles:
     epochs: Sequence[NamedFile]
 
 
-async def refuse_begun(folder: DatasetFolder) -> None:
+async def refuse_existing(folder: DatasetFolder) -> None:
     """Raise where there is a file of the sink already."""
     if not folder.store.capabilities.list_names:
         return  # each file is refused where one of its name exists
@@ -118,7 +118,7 @@ async def refuse_begun(folder: DatasetFolder) -> None:
         )
 
 
-async def completed(folder: DatasetFolder) -> Begun:
+async def complete_unfinished(folder: DatasetFolder) -> Begun:
     """Complete what a sink left, and see what is stored of each partition."""
     there = await folder.found()
     # Before the parts of any upload are listed: what the sink before was told to be stored is in them then. And before
