@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -192,14 +192,21 @@ def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
         if header.holds(data[HEADER_SIZE:]):
             found.setdefault(header.file_id, {})[page.offset] = ChunkPlace.unpack(data[HEADER_SIZE:])
     places = max(found.values(), key=len, default={})
-    counts = Counter((place.row_group, place.column) for place in (*places.values(), *headless.values()))
-    return places | {at: place for at, place in headless.items() if counts[place.row_group, place.column] == 1}
+    columns: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place in (*places.values(), *headless.values()):
+        columns[place.row_group, place.first_row].append(place.column)
+    for at, place in headless.items():
+        # Integers look like a payload of column 0: another column has to agree on the first row of the row group.
+        others = columns[place.row_group, place.first_row]
+        if len(others) > 1 and others.count(place.column) == 1:
+            places[at] = place
+    return places
 
 
 def _headless_place(payload: memoryview) -> ChunkPlace | None:
     """The payload of a chunk record whose header is destroyed; None where bytes are not such a payload."""
     place = ChunkPlace.unpack(payload)
-    # The bytes that are always zero, and the codec, are evidence enough; but a hole may be all zeros.
+    # Of the payload some bytes are always zero; but a hole is all zeros.
     is_payload = place.pack() == bytes(payload) and place.codec in _CODECS and any(payload)
     return place if is_payload and place.row_group <= place.first_row else None
 
