@@ -1,7 +1,7 @@
-"""Carving: the rung of the ladder for files that left no trace but their pages.
+"""Carving: rebuilding the footer of a file from its pages, where nothing else is left.
 
-`find_files` searches bytes for pages and says what files they seem to be of; `carve` lays the pages of one out in
-columns and row groups, which is to rebuild its footer. Both are sans-io: generators that ask for ranges of bytes.
+`find_files` searches bytes for pages and the files that they belong to; `carve` lays the pages of a file out in columns
+and row groups. Both are sans-io: generators that ask for ranges of bytes.
 """
 
 from resilient_pq.recovery.carve.carve_limits import CarveLimits

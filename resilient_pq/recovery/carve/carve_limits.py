@@ -1,4 +1,4 @@
-"""What carving believes and what it may cost."""
+"""The limits of carving."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resilient_pq.units import MiB
 
 @dataclass(frozen=True, slots=True)
 class CarveLimits:
-    """Bounds of carving. Beyond those of the search for pages is a `FormatError`, beyond those of steps a finding.
+    """The limits of carving; a search for pages beyond them is a `FormatError`, more steps are a finding.
 
     Attributes:
         search: Of the search for pages, and of what one page may say of itself.
@@ -33,5 +33,5 @@ class CarveLimits:
     max_columns: int = 4096
 
     def budget(self, size: int) -> SearchBudget:
-        """Steps for pages in so many bytes."""
+        """The budget of steps for pages in so many bytes."""
         return SearchBudget.of(size, free=self.free_steps, per_byte=self.steps_per_byte, most=self.max_steps)

@@ -1,4 +1,4 @@
-"""Row groups that were laid out, as a footer would describe them. Pure."""
+"""Row groups that were laid out, described as in a footer. Pure."""
 
 from __future__ import annotations
 
@@ -18,20 +18,14 @@ from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, Locat
 
 @dataclass(frozen=True, slots=True)
 class RowGroupBuilder:
-    """The pages of a file, and what their columns are.
-
-    Attributes:
-        schema: The columns.
-        pages: The pages.
-        codecs: How the pages of each column are compressed, as far as they tell.
-    """
+    """The pages of a file, its columns, and the codecs of those columns that are known."""
 
     schema: Schema
     pages: Sequence[ProbedPage]
     codecs: dict[int, CompressionCodec]
 
     def row_groups(self, groups: Sequence[PlacedGroup], start: int) -> tuple[LocatedRowGroup, ...]:
-        """All row groups; the first begins at or behind `start`."""
+        """All row groups; those without pages begin at `start` or behind the one before."""
         known: list[LocatedRowGroup] = []
         before: int | None = 0
         for ordinal, group in enumerate(groups):
@@ -73,7 +67,7 @@ class RowGroupBuilder:
         return LocatedChunk(ChunkRead(row_group, leaf, metadata, place, rows), known)
 
     def _first_rows(self, leaf: Leaf, placed: PlacedSpan, num_rows: int | None) -> Iterable[int | None]:
-        """The row that each page begins with; None for dictionaries, and where it is not known."""
+        """The first row of each page; None for dictionaries, and where it is unknown."""
         row: int | None = None
         if placed.begins_chunk:
             row = 0
@@ -105,7 +99,7 @@ class RowGroupBuilder:
         )
 
     def _codec(self, leaf: Leaf, pages: Sequence[ProbedPage]) -> CompressionCodec:
-        """The codec that most of the pages tell; else that of the column, else that of the file."""
+        """The codec that most of the pages show; else that of the column, else that of the file."""
         own = common_codec(pages)
         if own is not None:
             return own
@@ -114,7 +108,7 @@ class RowGroupBuilder:
 
 
 def common_codec(pages: Iterable[ProbedPage]) -> CompressionCodec | None:
-    """The codec that most pages can be compressed with; None where none of them tells."""
+    """The codec of most pages; None where no page shows its codec."""
     votes = Counter(page.codec for page in pages if page.codec is not None)
     compressed = Counter({codec: n for codec, n in votes.items() if codec is not CompressionCodec.UNCOMPRESSED})
     # Where some pages are as large as before, it may be that they could not be made smaller.
@@ -127,5 +121,5 @@ def _guess_codec(pages: Sequence[ProbedPage]) -> CompressionCodec:
 
 
 def data_version(pages: Iterable[ProbedPage]) -> int:
-    """The version of the format that a footer would name: 2 where there are pages of version 2."""
+    """The format version for a footer: 2 where there are pages of version 2."""
     return 2 if any(page.page.header.type == PageType.DATA_PAGE_V2 for page in pages) else 1

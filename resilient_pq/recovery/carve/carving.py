@@ -1,8 +1,8 @@
-"""The pages of a file, laid out in columns and row groups: what its footer said, as far as they tell. Sans-io."""
+"""The footer of a file, rebuilt from its pages, which are laid out in columns and row groups. Sans-io."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -40,7 +40,12 @@ def carve(
     named: Sequence[NamedColumn] = (),
     separated: bool = False,
 ) -> RangeRequests[RebuiltFile]:
-    """Rebuild the footer of a file from its pages."""
+    """Rebuild the footer of a file from its pages, by its schema or by invented columns.
+
+    Pages that belong to no column, or could belong to several, are left out and reported. `expected_rows` are those of
+    row groups in similar files, `named` the columns in records, and `separated` means that records lie between all
+    chunks.
+    """
     limits = limits or CarveLimits()
     size = sum(page.end - page.offset for page in file.pages)
     findings: list[Finding] = []
@@ -81,7 +86,7 @@ def carve(
 
 
 def _probe_pages(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> RangeRequests[list[ProbedPage]]:
-    """Look into pages, as far as it is worth it; those that fit no column are given without kinds."""
+    """Examine pages within the limits; pages that fit no column have no kinds."""
     window = RangeWindow(max((page.end for page in pages), default=0))
     nested = any(kind.max_repetition_level for kind in kinds)
     found: list[ProbedPage] = []
@@ -116,7 +121,7 @@ _WEAK = (Proof.NEXT, Proof.DECOMPRESSED, Proof.PREVIOUS)
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """Pages between which nothing is missing.
+    """Pages of columns of the schema.
 
     Attributes:
         pages: Those that may be of a column of the schema.
@@ -130,7 +135,7 @@ class _Stretches:
 
 
 def _cut_stretches(probed: Sequence[ProbedPage], places: Places) -> RangeRequests[_Stretches]:
-    """Cut pages where something is missing between them."""
+    """Divide pages into stretches without missing bytes."""
     window = RangeWindow(max((page.page.end for page in probed), default=0))
     pages: list[ProbedPage] = []
     starts: list[int] = []
@@ -153,7 +158,7 @@ def _cut_stretches(probed: Sequence[ProbedPage], places: Places) -> RangeRequest
 
 
 def is_between_chunks(data: memoryview) -> bool:
-    """Whether bytes are only metadata or records, as writers put between chunks; zeros may be a hole as well."""
+    """Whether bytes are only metadata or records, as lie between chunks; zeros may be a hole."""
     at = 0
     while at < len(data) and (size := _record_size(data[at:]) or metadata_end(data[at:])) is not None:
         at += size
@@ -161,13 +166,13 @@ def is_between_chunks(data: memoryview) -> bool:
 
 
 def _record_size(data: memoryview) -> int | None:
-    """Bytes of the record that some bytes begin with; its payload may be damaged. None where there is none."""
+    """Bytes of the record that bytes begin with, whose payload may be damaged; None for no record."""
     header = parse_header(data)
     return None if header is None or header.end - header.offset > len(data) else header.end - header.offset
 
 
 def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
-    """Which chunk begins with a page, by the record before it: one in its place, or one whose header is destroyed."""
+    """Which chunk begins with a page, by a record in its place before it, or by one whose header is destroyed."""
     window = RangeWindow(max((page.end for page in pages), default=0))
     found: dict[bytes, dict[int, ChunkPlace]] = {}
     headless: dict[int, ChunkPlace] = {}
@@ -187,23 +192,27 @@ def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
         if header.holds(data[HEADER_SIZE:]):
             found.setdefault(header.file_id, {})[page.offset] = ChunkPlace.unpack(data[HEADER_SIZE:])
     places = max(found.values(), key=len, default={})
-    counts = Counter((place.row_group, place.column) for place in (*places.values(), *headless.values()))
-    return places | {at: place for at, place in headless.items() if counts[place.row_group, place.column] == 1}
+    columns: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place in (*places.values(), *headless.values()):
+        columns[place.row_group, place.first_row].append(place.column)
+    for at, place in headless.items():
+        # Integers look like a payload of column 0: another column has to agree on the first row of the row group.
+        others = columns[place.row_group, place.first_row]
+        if len(others) > 1 and others.count(place.column) == 1:
+            places[at] = place
+    return places
 
 
 def _headless_place(payload: memoryview) -> ChunkPlace | None:
     """The payload of a chunk record whose header is destroyed; None where bytes are not such a payload."""
     place = ChunkPlace.unpack(payload)
-    # The bytes that are always zero, and the codec, are evidence enough; but a hole may be all zeros.
+    # Of the payload some bytes are always zero; but a hole is all zeros.
     is_payload = place.pack() == bytes(payload) and place.codec in _CODECS and any(payload)
     return place if is_payload and place.row_group <= place.first_row else None
 
 
 def _longest_stretch(found: _Stretches) -> list[ProbedPage]:
-    """The longest row of pages between which nothing is missing, where it has most of them; none otherwise.
-
-    Of single pages nobody can tell which are of one column: made up columns would mix those of several.
-    """
+    """The longest stretch of pages where it has most of them; none otherwise, as columns would be mixed up."""
     start, end = max(found.ranges, key=lambda stretch: stretch[1] - stretch[0], default=(0, 0))
     return found.pages[start:end] if 2 * (end - start) > len(found.pages) else []
 
@@ -213,7 +222,7 @@ def _is_file_start(file: FoundFile, pages: Sequence[ProbedPage]) -> bool:
 
 
 def _is_row_group_start(file: FoundFile, pages: Sequence[ProbedPage], places: Places) -> RangeRequests[bool]:
-    """Whether the first of some pages begins a row group for certain."""
+    """Whether the first page certainly begins a row group."""
     if not pages:
         return False
     start = pages[0].page.offset
@@ -227,7 +236,7 @@ def _is_row_group_start(file: FoundFile, pages: Sequence[ProbedPage], places: Pl
 
 
 def _codecs(placing: StretchPlacement) -> dict[int, CompressionCodec]:
-    """The codec of each column, where its pages tell."""
+    """The codec of each column whose pages show it."""
     pages = placing.layout.pages
     found: dict[int, CompressionCodec] = {}
     for leaf in range(len(placing.layout.columns)):

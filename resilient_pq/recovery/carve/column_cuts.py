@@ -1,4 +1,4 @@
-"""Pages of which no schema is known, cut into chunks, and these counted off into columns by what repeats. Pure."""
+"""Pages without a schema, cut into chunks that are assigned to columns by what repeats. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENOUGH = 3
 
 @dataclass(frozen=True, slots=True)
 class CutChunk:
-    """A chunk, and what tells it from those of other columns.
+    """A chunk, and how it differs from those of other columns.
 
     Attributes:
         kinds: The kinds of columns that it may be of, the simplest first.
@@ -52,13 +52,13 @@ class CutChunk:
     numbers: tuple[float, float] | None
 
     def is_like(self, other: CutChunk) -> bool:
-        """Whether both are much the same in all that shows."""
+        """Whether both look much the same."""
         if not (self.has_values and other.has_values):
             return True
         return self.is_as_large(other) and self._has_numbers_like(other)
 
     def is_as_large(self, other: CutChunk) -> bool:
-        """Whether both have as large values, in the same way."""
+        """Whether the values of both are as large, and both or none are in a dictionary."""
         if self.has_dictionary != other.has_dictionary:
             return False
         sizes = self.size / max(self.rows, 1), other.size / max(other.rows, 1)
@@ -74,11 +74,11 @@ class CutChunk:
         return max(spans) + 1 <= _FAR * ratio * (min(spans) + 1) and apart <= _FAR * (max(spans) + 1)
 
     def follows(self, other: CutChunk) -> bool:
-        """Whether its numbers go on where those of another end."""
+        """Whether its numbers begin behind those of another chunk."""
         return self.numbers is not None and other.numbers is not None and self.numbers[0] > other.numbers[1]
 
     def goes_on(self, other: CutChunk) -> bool:
-        """Whether it may well be what follows in the column of another: its numbers ascend on, without a step."""
+        """Whether it may continue the column of another chunk, as its numbers ascend without a step."""
         if not (self.follows(other) and _common_kinds([self, other]) and self.is_like(other)):
             return False
         assert self.numbers is not None and other.numbers is not None  # or nothing would follow
@@ -90,7 +90,7 @@ Run = list[list[Span]]
 
 
 class CutChunks:
-    """Pages cut into chunks of equally many rows, whatever their columns."""
+    """Pages cut into chunks with the same number of rows, whatever their columns."""
 
     def __init__(self, pages: Sequence[ProbedPage], kinds: Sequence[ColumnKind], steps: SearchBudget) -> None:
         """Take the pages, and the kinds of columns that they may be of."""
@@ -103,18 +103,18 @@ class CutChunks:
         return self._pages[page].is_dictionary or not self._pages[page].needs_dictionary
 
     def _may_end(self, page: int) -> bool:
-        """Whether a chunk may end before a page: one that needs a dictionary is of the same chunk as that."""
+        """Whether a chunk may end before a page, which needs no dictionary before it."""
         return page == len(self._pages) or self.may_begin(page)
 
     def row_counts(self, start: int) -> list[int]:
-        """Rows that the chunk that begins with a page may have."""
+        """Numbers of rows that the chunk beginning with a page may have."""
         counts: dict[int, None] = {}
         for leaf in range(len(self._layout.columns)):
             counts.update(dict.fromkeys(self._layout.row_counts(start, len(self._pages), leaf)))
         return list(counts)
 
     def runs(self, start: int, num_rows: int) -> list[Run]:
-        """Runs of chunks of equally many rows, the first of them of so many, as far as pages can be laid out."""
+        """Runs of chunks with the same number of rows, so many in the first run, as far as pages can be laid out."""
         found: list[Run] = []
         run = self._run(start, num_rows)
         while run:
@@ -125,24 +125,24 @@ class CutChunks:
         return found
 
     def of(self, run: Run) -> list[CutChunk]:
-        """The chunks of a run, each looked at as a whole."""
+        """The chunks of a run."""
         return [self._chunk(spans) for spans in run]
 
     def reach(self, runs: Sequence[Run]) -> bool:
-        """Whether runs have all pages, but for those of a last chunk that is cut."""
+        """Whether runs have all pages except those of a chunk that is cut."""
         start, end, rows = runs[-1][-1][0].end, len(self._pages), runs[-1][0][0].rows
         leaves = range(len(self._layout.columns))
         return start == end or any(self._layout.chunk(start, end, leaf, rows) is not None for leaf in leaves)
 
     def are_even(self, runs: Sequence[Run]) -> bool:
-        """Whether the pages of most chunks are much alike: else they may well be chunks of several columns."""
+        """Whether the pages of most chunks are alike; otherwise they may be chunks of several columns."""
         alike = [
             one.is_like(other) for run in runs for spans in run for one, other in pairwise(self._pages_of(spans[0]))
         ]
         return sum(alike) >= _MOST * len(alike)
 
     def _pages_of(self, span: Span) -> list[CutChunk]:
-        """The data pages of a chunk, each as if it were one."""
+        """The data pages of a chunk, each as a chunk."""
         kind = self._layout.columns[span.leaf]
         data = (at for at in range(span.start, span.end) if not self._pages[at].is_dictionary)
         return [self._chunk([Span(span.leaf, at, at + 1, self._pages[at].rows[kind], whole=True)]) for at in data]
@@ -156,7 +156,7 @@ class CutChunks:
         return run
 
     def _spans(self, at: int, num_rows: int) -> list[Span]:
-        """The pages that a chunk of so many rows has, for each kind that it may be of as for the first."""
+        """The pages of a chunk with so many rows, for each kind that gives the same pages as the first."""
         end = len(self._pages)
         leaves = sorted(self._leaves[kind] for kind in self._pages[at].rows)
         spans = [self._layout.chunk(at, end, leaf, num_rows) for leaf in leaves]
@@ -179,25 +179,25 @@ class CutChunks:
 
 
 def _common_kinds(chunks: Sequence[CutChunk]) -> list[ColumnKind]:
-    """The kinds that all of some chunks may be of, the simplest first."""
+    """The kinds to which all of some chunks may belong, the simplest first."""
     others = [set(chunk.kinds) for chunk in chunks[1:]]
     return [kind for kind in chunks[0].kinds if all(kind in other for other in others)]
 
 
 def usual_kinds(chunks: Sequence[CutChunk]) -> list[ColumnKind]:
-    """The kinds that most of some chunks may be of, the simplest first."""
+    """The kinds to which most of some chunks may belong, the simplest first."""
     votes = Counter(kind for chunk in chunks for kind in chunk.kinds)
     most = max(votes.values())
     return [kind for kind in dict.fromkeys(kind for chunk in chunks for kind in chunk.kinds) if votes[kind] == most]
 
 
 def rank(runs: Sequence[Run]) -> tuple[int, int]:
-    """How good a way is to cut pages into chunks: as many pages, in row groups that are no larger than the first."""
+    """The rank of a way to cut pages into chunks: by its pages, then by row groups no larger than the first."""
     return runs[-1][-1][0].end, -sum(run[0][0].rows > runs[0][0][0].rows for run in runs)
 
 
 def group_by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | None]) -> list[list[CutChunk]]:
-    """The chunks of each column, where for each column something tells; none otherwise."""
+    """The chunks of each column, where records name each column; none otherwise."""
     columns: dict[int, list[CutChunk]] = {}
     for chunk in chunks:
         place = places[chunk.start]
@@ -208,30 +208,30 @@ def group_by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | No
 
 @dataclass(frozen=True, slots=True)
 class ColumnCount:
-    """How many columns there are.
+    """The number of columns.
 
     Attributes:
         count: The columns.
         first: Ordinal of that of the first chunk.
-        told: Chunks, from the first on, whose columns are known; those behind them are of further row groups, or of
-            further columns.
+        num_known: Chunks, from the first on, whose columns are known; later ones belong to other row groups or
+            columns.
     """
 
     count: int
     first: int
-    told: int
+    num_known: int
 
     def columns(self, chunks: Sequence[CutChunk]) -> list[list[CutChunk]]:
         """The chunks of each column."""
-        known = chunks[: self.told]
+        known = chunks[: self.num_known]
         return [list(known[(ordinal - self.first) % self.count :: self.count]) for ordinal in range(self.count)]
 
 
 def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> ColumnCount | None:
-    """How many columns there are, and with which the first chunk begins; None where nothing tells that.
+    """The number of columns, and the column of the first chunk; None where it is not clear.
 
-    Row groups have equally many rows but for the last, or the last few, so a row group ends where a run does, and the
-    number of columns divides the chunks of each run. Where there is one run only, types have to repeat themselves.
+    Row groups have the same number of rows except for the last ones. So a row group ends where a run does, and the
+    number of columns divides the chunks of each run. In a single run, types have to repeat.
     """
     for last in range(len(runs), 1, -1):  # behind them are pages of a row group that was cut
         if (counted := _of_several_runs(runs[:last], begins=begins)) is not None:
@@ -246,7 +246,7 @@ def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Column
 
 
 def _of_several_runs(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> ColumnCount | None:
-    """The same where each run ends with a row group."""
+    """The number of columns where each run ends with a row group."""
     chunks = [chunk for run in runs for chunk in run]
     most = math.gcd(*map(len, runs if begins else runs[1:]))
     for count in range(most, 0, -1):
@@ -256,7 +256,7 @@ def _of_several_runs(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Col
 
 
 def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> ColumnCount | None:
-    """The same for chunks that all have equally many rows."""
+    """The number of columns where all chunks have the same number of rows."""
     known = chunks if begins else chunks[::-1]
     count = _of_equal_rows(known)
     if count is None or _may_be_pages(known, count) or not (begins or ends or 1 == count < len(chunks)):
@@ -270,7 +270,7 @@ def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> Colu
 
 
 def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool:
-    """Whether the chunks behind the first so many can be of the same columns, in a row group that is damaged or cut."""
+    """Whether the chunks behind the first so many can belong to the same columns, in a damaged row group."""
     pairs = list(zip(chunks[:count], chunks[count:], strict=False))
     if len(pairs) == count or ends:
         first = pairs[: max(_ENOUGH, count // 3)]
@@ -280,12 +280,12 @@ def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool
 
 
 def _all_alike(runs: Sequence[Sequence[CutChunk]], count: int) -> bool:
-    """Whether the chunks of each run are much like those of the row group before, if there are so many columns."""
+    """Whether the chunks of each run resemble those of the row group before, with so many columns."""
     return all(_are_alike(run, count) for run in runs)
 
 
 def _of_equal_rows(chunks: Sequence[CutChunk]) -> int | None:
-    """The same for chunks that all have equally many rows."""
+    """The number of columns among chunks with the same number of rows, whether a row group begins or not."""
     if len(chunks) > 1 and _repeats(chunks, 1):
         if _ascend(chunks) or _ascend(chunks[::-1]):
             return 1
@@ -302,7 +302,7 @@ def _recurs(chunks: Sequence[CutChunk], count: int) -> bool:
 
 
 def _have_twins(chunks: Sequence[CutChunk]) -> bool:
-    """Whether any two chunks may be of one column, in two row groups of which others are missing."""
+    """Whether two chunks may belong to one column, in row groups of which other chunks are missing."""
     return any(
         one.has_values and other.has_values and _common_kinds([one, other]) and one.is_like(other)
         for one, other in combinations(chunks, 2)
@@ -310,7 +310,7 @@ def _have_twins(chunks: Sequence[CutChunk]) -> bool:
 
 
 def _may_be_pages(chunks: Sequence[CutChunk], count: int) -> bool:
-    """Whether as many chunks of each row group may be pages of one: only a dictionary begins a chunk for certain."""
+    """Whether several chunks of each row group may be pages of one, as only a dictionary certainly begins a chunk."""
     for pages in (pages for pages in range(2, count + 1) if not count % pages):
         pairs = [pair for i, pair in enumerate(pairwise(chunks), start=1) if i % pages]
         alike = [one.is_like(other) and not other.has_dictionary for one, other in pairs]
@@ -320,7 +320,7 @@ def _may_be_pages(chunks: Sequence[CutChunk], count: int) -> bool:
 
 
 def _are_alike(chunks: Sequence[CutChunk], count: int) -> bool:
-    """Whether most chunks are much like those of the row group before, if there are so many columns."""
+    """Whether most chunks resemble those of the row group before, with so many columns."""
     alike = [one.is_like(other) for one, other in zip(chunks, chunks[count:], strict=False)]
     return sum(alike) >= _MOST * len(alike)
 
@@ -330,11 +330,11 @@ def _ascend(chunks: Sequence[CutChunk]) -> bool:
 
 
 def _repeats(chunks: Sequence[CutChunk], count: int) -> bool:
-    """Whether chunks can be of so many columns, by their kinds."""
+    """Whether the kinds of chunks allow so many columns."""
     return all(_common_kinds(chunks[ordinal::count]) for ordinal in range(min(count, len(chunks))))
 
 
 def _mostly_repeats(chunks: Sequence[CutChunk], count: int) -> bool:
-    """The same where a few chunks are damaged, or of another file: enough are left that can be of nothing else."""
+    """Whether they do except for a few chunks, which may be damaged or of another file."""
     fit = [not set(one.kinds).isdisjoint(other.kinds) for one, other in zip(chunks, chunks[count:], strict=False)]
     return len(chunks) >= _ENOUGH * count and sum(fit) >= _NEARLY * len(fit)

@@ -151,7 +151,7 @@ def invent_columns(
     if counted is None:
         return None
     cut = list(chain(*best))
-    end = pages[cut[counted.told - 1].end - 1].page.end if counted.told < len(cut) else None
+    end = pages[cut[counted.num_known - 1].end - 1].page.end if counted.num_known < len(cut) else None
     invented = _invented(counted.columns(cut), max_columns, counts, named)
     return replace(invented, from_start=begins, end=end)
 

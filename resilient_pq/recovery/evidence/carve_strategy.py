@@ -39,7 +39,8 @@ async def carve_row_groups(known: Reconstruction) -> Reconstruction:
         file = replace(file, start=0, has_head=True)  # a footer names its first pages, whatever its head looks like
     rebuilt, schema_from = await _rebuild(known, file)
     known = replace(known, schema_from=schema_from).with_findings(*rebuilt.findings)
-    found = [one for one in rebuilt.row_groups if any(one.chunks) and not any(map(one.overlaps, known.row_groups))]
+    carved = filter(lambda row_group: any(row_group.chunks), rebuilt.row_groups)
+    found = [row_group for row_group in carved if not any(map(row_group.overlaps, known.row_groups))]
     if not found:
         return known
     contents = known.contents or Contents.of(Footer(rebuilt.metadata, size, 0, None))

@@ -65,7 +65,7 @@ class LocatedRowGroup:
         num_rows: Its rows; None where it is not known to be complete.
         rows_before: Rows of all row groups before it in the damaged file; None where nobody counted them.
         chunks: One for each leaf of the schema; None where nothing is known of it.
-        method: The rung that told.
+        method: The evidence that showed it.
         start: Offset of its first byte, or of what stands before it and belongs to it.
         end: Offset just after its last byte, its record included where there is one.
         sorting_columns: The order of its rows.

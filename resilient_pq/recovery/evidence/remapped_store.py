@@ -1,4 +1,4 @@
-"""Stores in which one object reads as it was written: its parts put back, or other bytes in its place. Async shells."""
+"""Stores that read one object from other bytes: remapped, or in memory. Async shells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 
 
 class _SubstituteStore(ReadStore):
-    """Stands for a store, which the caller closes, with other bytes for one object of it."""
+    """A store with other bytes for one object of another store, which the caller closes."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, size: int) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class BytesStore(_SubstituteStore):
 
 
 class RemappedStore(_SubstituteStore):
-    """Reads an object through a view; bytes that are nowhere are zeros."""
+    """Reads an object through a remap; missing bytes are zeros."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, view: ByteRemap) -> None:
         """Nothing is read yet."""

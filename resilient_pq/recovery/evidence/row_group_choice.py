@@ -39,7 +39,7 @@ class Candidate:
         start: Offset of its first byte, or of what stands before it and belongs to it.
         end: Offset just after its last byte, its record included where there is one.
         rows_before: Rows of all row groups before it in the damaged file.
-        method: What told of it.
+        method: The evidence that names it.
     """
 
     ordinal: int
@@ -278,7 +278,7 @@ def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
     for earlier, later in pairwise([None, *found]):
         ordinal, end = (0, len(MAGIC)) if earlier is None else (earlier.ordinal + 1, earlier.end)
         if later is not None and later.ordinal > ordinal:
-            known.append((end, later.start))  # row groups that nothing names: they are told as such
+            known.append((end, later.start))  # row groups that nothing names are reported as such
     known += [(header.offset, header.end) for header in survey.footers]
     at = len(MAGIC)
     for start, end in sorted([*known, (survey.last.end, survey.last.end)]):

@@ -15,12 +15,7 @@ from resilient_pq.reader.contents import chunk_range
 
 @dataclass(frozen=True, slots=True)
 class RecordedFooter:
-    """An anchor, a checkpoint or a final record, whole.
-
-    Attributes:
-        header: Its header.
-        metadata: The file metadata it holds.
-    """
+    """A whole anchor, checkpoint or final record: its header and file metadata."""
 
     header: RecordHeader
     metadata: FileMetaData
@@ -44,7 +39,7 @@ class RecordedRowGroup:
 
 
 def parse_footer(header: RecordHeader, payload: memoryview) -> RecordedFooter | None:
-    """The file metadata of a whole footer record; None when it cannot be believed all the same."""
+    """The file metadata of a whole footer record; None when they contradict themselves."""
     try:
         metadata, end = compact_protocol.decode(FileMetaData, payload)
         schema = Schema.from_elements(metadata.schema)
@@ -57,7 +52,7 @@ def parse_footer(header: RecordHeader, payload: memoryview) -> RecordedFooter | 
 
 
 def parse_row_group(header: RecordHeader, payload: memoryview) -> RecordedRowGroup | None:
-    """The row group that a whole record names, with the key that only footers have; None when it is not one."""
+    """The row group that a whole record names, with the key that only footers have; None when it is malformed."""
     try:
         record, _ = compact_protocol.decode(RowGroupRecord, payload)
         row_group = record.row_group
@@ -77,7 +72,7 @@ def parse_row_group(header: RecordHeader, payload: memoryview) -> RecordedRowGro
 
 
 def check_row_group(row_group: RowGroup, schema: Schema, start: int, end: int) -> int:
-    """Where a row group's chunks end, if they fit the schema, lie in `start` to `end`, and do not overlap."""
+    """Where the chunks of a row group end, if they fit the schema, lie in `start` to `end`, and do not overlap."""
     if len(row_group.columns) != len(schema.leaves):
         raise FormatError("the row group has another number of columns than the schema")
     for leaf, chunk in zip(schema.leaves, row_group.columns, strict=True):

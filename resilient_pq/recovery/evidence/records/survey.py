@@ -66,7 +66,7 @@ class Survey:
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
         ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
             though the record that should vouch for it is damaged.
-        doubted: Whether no anchor, and nobody else, told which file is meant.
+        doubted: Whether neither an anchor nor the caller determines which file is meant.
     """
 
     size: int
@@ -83,29 +83,29 @@ class Survey:
 
     @property
     def others(self) -> list[FileSpan]:
-        """Other files that records were found of, where nothing but their places told which one is meant."""
+        """Other files of which records were found, where only the places of records show which file is meant."""
         return [span for span in file_spans(self.found.items()) if span.file_id != self.file_id] if self.doubted else []
 
     @property
     def headers(self) -> list[RecordHeader]:
-        """Those found that are of this file and lie in their places, in order."""
+        """The record headers of this file that lie in their places, in order."""
         mine = (header for header in in_place(self.found.items()) if header.file_id == self.file_id)
         return sorted(mine, key=lambda header: header.offset)
 
     @property
     def strangers(self) -> list[int]:
-        """Where record headers lie that are not among those, in order."""
+        """Offsets of all other record headers, in order."""
         mine = {header.offset for header in self.headers}
         return sorted(at for at in self.found if at not in mine)
 
     @property
     def has_end(self) -> bool:
-        """Whether a footer that is whole ends the file: no row stands behind what it names."""
+        """Whether a whole footer ends the file, so that no row follows those that it names."""
         return self.footer is not None and (self.footer.header.kind == RecordKind.FINAL or self.ended)
 
     @property
     def displaced(self) -> bool:
-        """Whether one was found that is of this file and lies elsewhere: parts may have been moved or left out."""
+        """Whether a record of this file lies elsewhere than it states, as parts may have been moved or left out."""
         return any(header.offset != at and header.file_id == self.file_id for at, header in self.found.items())
 
 
@@ -256,7 +256,7 @@ def _is_complete(result: Survey) -> bool:
 
 
 def _scan_forward(result: Survey) -> Generator[ByteRange, memoryview, None]:
-    """Read the whole object for records, and believe each that is whole and in its place."""
+    """Read the whole object for records, and take each that is whole and in its place."""
     result.scanned = True
     result.row_groups = {}
     result.found = dict((yield from scan_object(result.size)))
@@ -280,7 +280,7 @@ def _scan_forward(result: Survey) -> Generator[ByteRange, memoryview, None]:
 
 
 def _ends_in_footer(result: Survey) -> Generator[ByteRange, memoryview, bool]:
-    """Whether a footer of this file stands at the end, behind the last whole record and with no other between."""
+    """Whether the footer of this file lies at the end, directly behind the last whole record."""
     last, footer = result.last, result.footer
     if footer is None or last is None or result.newest is None or result.newest.offset > last.offset:
         return False
