@@ -63,18 +63,7 @@ async def check(
 
 
 async def check_if_sound(url: Location) -> Report | None:
-    """The report of `check` where nothing is wrong with an object, found with little effort where something is.
-
-    Args:
-        url: As of `check`.
-
-    Returns:
-        The report; None where something seems to be wrong, and of a summary.
-
-    Raises:
-        UnsupportedError: The file is whole, but this version cannot read it.
-        StoreError: The object is not there, or the store could not give its bytes.
-    """
+    """The report of `check` where nothing is wrong with an object, found with little effort where something is."""
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
             known = await understand(source, only_footer=True)

@@ -151,13 +151,7 @@ class DamagedObject:
                 yield from self._beneath.lies_at(piece)
 
     async def read(self, place: ByteRange, *, again: bool = False) -> memoryview:
-        """The bytes of a range.
-
-        Args:
-            place: The range. What is small and remote is requested together with what follows, and kept for a while.
-            again: Whether the bytes are to come from the store, as those that came before may have been damaged on
-                the way.
-        """
+        """The bytes of a range."""
         if not place.size:
             return memoryview(b"")
         # What opens for threads is local: a request costs nothing there, and a neighbour may be on a bad sector.
@@ -187,12 +181,7 @@ class DamagedObject:
         return self._objects
 
     async def contents(self) -> Contents | FormatError:
-        """The footer at the object's end, understood; or what is wrong with it.
-
-        Raises:
-            UnsupportedError: The file is whole, but this version cannot read it.
-            StoreError: The store could not give the bytes.
-        """
+        """The footer at the object's end, understood; or what is wrong with it."""
         try:
             with located(Where(key=self.url)):
                 _, contents = await read_contents(self.store, self.key, tail_bytes=TAIL_BYTES, counters=self.counters)
@@ -267,16 +256,7 @@ def _asked(asking: Generator[ByteRange, memoryview, T], data: memoryview | None)
 async def open_source(
     location: Location, storage_options: Mapping[str, Any] | None, file_id: bytes | None = None
 ) -> DamagedObject:
-    """Find the object and pin its version.
-
-    Args:
-        location: The object.
-        storage_options: Credentials, endpoint and so on.
-        file_id: That of the file which is meant, where several lie in the object.
-
-    Raises:
-        StoreError: There is no such object, or the store refuses.
-    """
+    """Find the object and pin its version."""
     owns_store = not isinstance(location, tuple)
     store, key = await reach(location, storage_options)
     url = store.url_of(key)

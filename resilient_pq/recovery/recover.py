@@ -165,11 +165,7 @@ class RecoverOptions:
 
     @property
     def id_of_file(self) -> bytes | None:
-        """`file_id` as bytes.
-
-        Raises:
-            SchemaError: It is none.
-        """
+        """`file_id` as bytes."""
         if self.file_id is None:
             return None
         if _FILE_ID.fullmatch(self.file_id) is None:
@@ -187,18 +183,7 @@ async def salvage(
     dst_storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """What `recover` does, and raises.
-
-    Args:
-        locations: Copies of the damaged object, or only itself.
-        dst: Where the output goes.
-        options: How.
-        siblings: Objects that are likely to have the same columns, the likeliest first. Where the damaged one does not
-            tell its schema, and none is given, it is that of the first of them that fits what is found.
-        storage_options: Credentials, endpoint and so on.
-        dst_storage_options: The same for `dst`; None means the same ones.
-        progress: Called now and then with the bytes examined and the bytes there are.
-    """
+    """What `recover` does, and raises."""
     policy = OnDamage.named(options.on_damage, list(OnDamage))
     if not locations:
         raise SchemaError("src is an empty list; name at least one copy")
@@ -226,21 +211,7 @@ async def salvage(
 
 
 async def salvage_if_sound(location: Location, dst: Location, options: RecoverOptions) -> Report | None:
-    """What `recover` does of an object that nothing is wrong with, found with little effort where something is.
-
-    Args:
-        location: The object.
-        dst: Where the output goes.
-        options: How.
-
-    Returns:
-        The report; None where something seems to be wrong, and nothing was done.
-
-    Raises:
-        RecoveryError: As `recover`.
-        AlreadyExistsError: As `recover`.
-        StoreError: As `recover`.
-    """
+    """What `recover` does of an object that nothing is wrong with, found with little effort where something is."""
     policy = OnDamage.named(options.on_damage, list(OnDamage))
     async with await open_source(location, None) as source, place_of(dst, None) as (store, key):
         permissions = permissions_of([source.info])

@@ -29,11 +29,7 @@ class SmallObject(BytesStore):
 
     @classmethod
     async def read(cls, store: ReadStore, key: str) -> SmallObject | None:
-        """Read an object; None where it is not small after all.
-
-        Raises:
-            StoreError: The store could not give the bytes.
-        """
+        """Read an object; None where it is not small after all."""
         tail = await store.read_tail(key, SMALL_BYTES)
         return None if tail.offset else cls(store, tail.info, memoryview(tail.data))
 

@@ -28,14 +28,7 @@ _ELSEWHERE = frozenset({RepairSource.OTHER_COPY, RepairSource.DISPLACED})
 
 
 def ledger_of(known: Reconstruction, examined: Verification, rows: RetainedRows, on_damage: OnDamage) -> Ledger:
-    """Account for all that is known of a file.
-
-    Args:
-        known: What is known of it.
-        examined: What was found in its data.
-        rows: What of them is kept, under that policy; DROP where it is RAISE.
-        on_damage: What was asked for.
-    """
+    """Account for all that is known of a file."""
     assert known.contents is not None
     leaves = tuple(known.contents.schema.leaves)
     row_groups = fared(known, examined, rows, on_damage)

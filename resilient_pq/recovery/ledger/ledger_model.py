@@ -348,21 +348,7 @@ def complete_regions(
     gaps: ByteUse = ByteUse.DEAD,
     reason: str | None = None,
 ) -> tuple[Region, ...]:
-    """Account for every byte of an input once.
-
-    Args:
-        size: Bytes of the input.
-        regions: What is known of it, in any order; empty ones are left out.
-        source: Which of the inputs it is.
-        gaps: What the bytes are that no region tells of; they are "unknown" then.
-        reason: Why they were lost, where they were.
-
-    Returns:
-        The regions in order, the gaps between them filled, and neighbours that tell the same as one.
-
-    Raises:
-        RecoveryError: Two regions tell of the same bytes, or one tells of bytes that are not there.
-    """
+    """Account for every byte of an input once."""
     complete: list[Region] = []
 
     def append(region: Region) -> None:

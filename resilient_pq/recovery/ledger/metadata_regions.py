@@ -33,14 +33,7 @@ Told = tuple[Rank, Region]
 def regions_of_metadata(
     known: Reconstruction, examined: Verification, columns: Mapping[str, int], numbers: Mapping[int, int]
 ) -> Iterator[Told]:
-    """Magic, records, indexes, filters and footers, as if they lay where they were written.
-
-    Args:
-        known: What is known of the file.
-        examined: What was found in it.
-        columns: The leaf columns by their paths.
-        numbers: The number in the ledger of each row group by its ordinal.
-    """
+    """Magic, records, indexes, filters and footers, as if they lay where they were written."""
     headers = known.headers
     told: set[int] = set()
     for rank, region in _expected(known, examined, headers, numbers):

@@ -35,26 +35,13 @@ class RegionOverlaps:
     """Collects what is said of the bytes of several inputs."""
 
     def __init__(self, sources: Sequence[DamagedObject]) -> None:
-        """Nothing is said yet.
-
-        Args:
-            sources: The inputs as they lie.
-        """
+        """Nothing is said yet."""
         self._numbers = {id(source): number for number, source in enumerate(sources)}
         self._sizes = [source.info.size for source in sources]
         self._claims: list[list[list[Region]]] = [[[] for _ in Rank] for _ in sources]
 
     def add(self, rank: Rank, region: Region, source: DamagedObject) -> bool:
-        """Say what lies in a place.
-
-        Args:
-            rank: How surely.
-            region: What; its place is that in `source`.
-            source: One of the inputs, or what reads through it.
-
-        Returns:
-            Whether there are any such bytes.
-        """
+        """Say what lies in a place."""
         number = self._numbers[id(source.origin)]
         claims = self._claims[number][rank]
         found = False

@@ -30,10 +30,6 @@ async def continued(source: DamagedObject, candidates: Candidates) -> FileLayout
 
     The records of the row groups say where their data pages lie, so these indexes are kept. What the column indexes
     say of the values stands nowhere before a final footer; the row groups in place have none.
-
-    Args:
-        source: The object that the prefix is read from.
-        candidates: What is in place; `prefix_end` and `last` are known.
     """
     last, end = candidates.last, candidates.prefix_end
     assert last is not None and end is not None

@@ -32,10 +32,6 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix.
 
     The bytes up to its `prefix_end` can stay; what stands behind them is of no use.
-
-    Raises:
-        RecoveryError: It holds no file of ours, it ended already, or it is damaged before a checkpoint that was stored.
-        StoreError: The store could not give the bytes.
     """
     survey = await source.survey()
     known = candidates_of_survey(survey)
@@ -106,17 +102,7 @@ def _named(contents: Contents, row_groups: Sequence[Candidate]) -> Contents:
 async def up_to(
     source: DamagedObject, known: Candidates, row_groups: Sequence[Candidate], file_id: bytes
 ) -> Candidates:
-    """What stays in place with these row groups, up to the last record that speaks of them.
-
-    Args:
-        source: The file.
-        known: What is known of it.
-        row_groups: The first of its row groups, whole.
-        file_id: That of its records.
-
-    Raises:
-        RecoveryError: The last record is damaged.
-    """
+    """What stays in place with these row groups, up to the last record that speaks of them."""
     num_rows = sum(candidate.row_group.num_rows for candidate in row_groups)
     checkpoints = tuple(place for place in known.contents.checkpoints if place.num_rows <= num_rows)
     places = [_ANCHOR.offset, *(place.offset for place in checkpoints)]

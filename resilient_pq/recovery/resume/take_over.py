@@ -130,17 +130,7 @@ class _Seen:
 
 
 async def take_over(wanted: Wanted) -> TakenOver:
-    """Take the lease of an object, and find where it is gone on from: what stands there, or what its upload makes.
-
-    Raises:
-        NotFoundError: There is no such upload.
-        AlreadyExistsError: The upload, or a new file, would replace another object.
-        RecoveryError: Several uploads are open; the one that is holds no checkpoint; what stands there has ended; or
-            the object and the upload may be two different files. Only the first and the last of these where a new file
-            is wanted otherwise.
-        WriterFencedError: Somebody else has taken the lease at this moment.
-        StoreError: The store refuses.
-    """
+    """Take the lease of an object, and find where it is gone on from: what stands there, or what its upload makes."""
     seen = await _look(wanted, await find_epoch(wanted.store, wanted.key))
     if seen.is_completed and seen.found is not None and not (wanted.or_new and wanted.overwrite):
         await forget_epoch(wanted.store, wanted.key, seen.found)
@@ -262,12 +252,7 @@ async def _gone_on_with(wanted: Wanted, seen: _Seen, lease: Lease | None) -> Tak
 
 
 async def _chosen(wanted: Wanted, seen: _Seen) -> str | None:
-    """The upload that holds more of the file than what stands there; None where none does.
-
-    Raises:
-        NotFoundError: One of them is no more.
-        RecoveryError: There are several, or it cannot be told whether it is of the file.
-    """
+    """The upload that holds more of the file than what stands there; None where none does."""
     store, key = wanted.store, wanted.key
     found = {upload: await completable(store, key, upload) for upload in seen.candidates}
     if seen.standing is None or not seen.is_unfinished:
@@ -334,11 +319,7 @@ def _completed_now(wanted: Wanted, upload: str | None) -> RecoveryError | Alread
 
 
 def _file_id_of(contents: Contents | FormatError, expected: str | None) -> str | None:
-    """The id of the file that is gone on with.
-
-    Raises:
-        RecoveryError: It is another file than that of the epoch object.
-    """
+    """The id of the file that is gone on with."""
     record = contents.footer.record if isinstance(contents, Contents) else None
     file_id = None if record is None else record.file_id.hex()
     if expected is not None and file_id is not None and file_id != expected:
@@ -355,10 +336,6 @@ async def _without_leftovers(wanted: Wanted, first: _Seen, seen: _Seen, chosen: 
     Those that the epoch object named, since the one of them that held most is completed: their writers can complete
     nothing any more. And those that hold nothing at all, and were begun since the file was. All were listed before the
     lease was taken, so that nobody can be told any more that anything is stored in them.
-
-    Raises:
-        NotFoundError: One of them has just been ended by its writer.
-        StoreError: One of them, which its writer might still complete, cannot be aborted.
     """
     if first.found is None:
         return

@@ -44,10 +44,6 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
 
     An OffsetIndex that is missing is made where every row is one entry of a page; a page of a nested v1 column does
     not tell its rows. A ColumnIndex and a bloom filter are not made: it would take decoding the values.
-
-    Raises:
-        ThriftError: A page header does not parse.
-        EncodingError: A page goes beyond the chunk.
     """
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     data = data[: pages[-1].end] if pages else data[:0]

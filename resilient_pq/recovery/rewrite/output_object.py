@@ -85,27 +85,14 @@ def permissions_of(sources: Iterable[ObjectInfo]) -> int | None:
 
 
 async def check_other(address: str, target: Target) -> None:
-    """Refuse to write over what is read, and where nothing can be written.
-
-    Args:
-        address: What is read.
-        target: An output.
-
-    Raises:
-        UnsupportedError: The store of the output only reads.
-        RecoveryError: An output is what is read, by this name or another.
-    """
+    """Refuse to write over what is read, and where nothing can be written."""
     target.store.check_writable(target.key)
     if target.address == address or await asyncio.to_thread(_same_file, target.address, address):
         raise RecoveryError(f"{target.url} is the file that is read", hint="a new file is written; name another output")
 
 
 async def check_free(target: Target) -> None:
-    """Refuse to replace what is there, where that was not asked for.
-
-    Raises:
-        AlreadyExistsError: It is there.
-    """
+    """Refuse to replace what is there, where that was not asked for."""
     if not target.overwrite and await target.store.exists(target.key):
         raise AlreadyExistsError(
             f"{target.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
@@ -190,21 +177,7 @@ class Copied:
 
 
 async def publish(output: OutputContents, target: Target, progress: Progress | None = None) -> Copied | None:
-    """Write the output; when anything fails, nothing is left of it.
-
-    Args:
-        output: What it is made of.
-        target: Where it goes.
-        progress: Called with the bytes that are in place and the bytes of the source, while its store copies them.
-
-    Returns:
-        What was copied; None where the store does not copy after all what was left unread for that, and nothing was
-        written.
-
-    Raises:
-        RecoveryError: What was written cannot be read again, or not with as many rows.
-        StoreError: A store refused.
-    """
+    """Write the output; when anything fails, nothing is left of it."""
     source = output.known.source
     await make_folder(target)
     if output.sound:

@@ -78,15 +78,7 @@ def keep(
     on_damage: OnDamage,
     columns: Sequence[Selection] | None = None,
 ) -> RetainedRows:
-    """Decide which rows are kept.
-
-    Args:
-        schema: All columns of the file.
-        row_groups: The row groups known of, in order.
-        found: For each of them that is not whole in its place, by its ordinal, what is left of it.
-        on_damage: DROP or NULL.
-        columns: The columns of the output; None for all.
-    """
+    """Decide which rows are kept."""
     wanted = schema.columns if columns is None else columns
     kept: list[RetainedRowGroup] = []
     lost: list[LostRegion] = []

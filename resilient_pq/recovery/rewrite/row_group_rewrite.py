@@ -36,14 +36,7 @@ class RowGroupRewriter:
     def __init__(
         self, source: DamagedObject, contents: Contents, examiner: PageScanner, positions: dict[int, int]
     ) -> None:
-        """Prepare to take over.
-
-        Args:
-            source: The damaged file.
-            contents: What is known of it.
-            examiner: Finds the pages of row groups that are not whole.
-            positions: For the ordinal of each row group that `contents` names, its position there.
-        """
+        """Prepare to take over."""
         self._source = source
         self._contents = contents
         self._examiner = examiner
@@ -52,17 +45,7 @@ class RowGroupRewriter:
     async def chunks(
         self, kept: RetainedRowGroup, leaves: Sequence[Leaf], left: Sequence[SalvagedChunk | None] | None = None
     ) -> AsyncGenerator[tuple[EncodedChunk, int], None]:
-        """The chunks of a row group that is kept, each with how many bytes of the input it has as they were.
-
-        Args:
-            kept: Which one.
-            leaves: The columns wanted.
-            left: What is left of its chunks; None examines them.
-
-        Raises:
-            TransientError: What was whole before is not any more.
-            StoreError: The store could not give the bytes.
-        """
+        """The chunks of a row group that is kept, each with how many bytes of the input it has as they were."""
         if kept.in_place:
             for leaf in leaves:
                 chunk = kept.known.chunks[leaf.ordinal]

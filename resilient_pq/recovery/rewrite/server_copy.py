@@ -43,18 +43,7 @@ class PrefixedSink:
 
 
 def bytes_copied_unread(source: DamagedObject, store: WriteStore, prefix_end: int, options: SinkOptions) -> int:
-    """How many bytes of a prefix `prefixed_sink` would have the store copy, if that does not refuse; asks nothing.
-
-    Args:
-        source: The object that the prefix is of.
-        store: Where the output goes.
-        prefix_end: Offset after the last byte of the prefix.
-        options: How the output is written.
-
-    Returns:
-        The bytes; 0 where the prefix is shorter than a part, the output goes to another store, or by
-        other credentials, or the store does not copy.
-    """
+    """How many bytes of a prefix `prefixed_sink` would have the store copy, if that does not refuse; asks nothing."""
     able = isinstance(store, MultipartStore) and store.capabilities.server_side_copy
     if not able or source.info.etag is None:
         return 0
@@ -78,23 +67,6 @@ async def prefixed_sink(
 
     The copies are pinned to the version of the source. What is left of the prefix behind its last whole MiB passes
     through here; where the store wants equal parts, what is left behind the last of those.
-
-    Args:
-        source: The object that the prefix is of.
-        store: Where the output goes.
-        key: Its key there.
-        prefix_end: Offset after the last byte of the prefix.
-        options: How the output is written.
-        progress: Called with the bytes of the prefix that are in place, and the bytes of the source.
-
-    Returns:
-        The sink, behind the prefix; None where the store cannot or may not copy: then the bytes have to be read and
-        written, and nothing is left behind.
-
-    Raises:
-        AlreadyExistsError: ``mode="x"``, and there is an object at `key`.
-        ObjectChangedError: The source was replaced meanwhile.
-        StoreError: The store failed; nothing is left behind.
     """
     expected = bytes_copied_unread(source, store, prefix_end, options)
     if not expected:

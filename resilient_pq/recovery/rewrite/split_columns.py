@@ -58,16 +58,7 @@ class _Part:
 
 
 async def publish_apart(output: OutputContents, target: Target) -> dict[str, str]:
-    """Write an output for each top-level column that has rows left.
-
-    Returns:
-        The URL of each output by the name of its column.
-
-    Raises:
-        RecoveryError: One of them is the damaged file itself; none was written.
-        AlreadyExistsError: One of them is there already, and is not to be replaced; none was written.
-        StoreError: A store refused; outputs that were written before stay.
-    """
+    """Write an output for each top-level column that has rows left."""
     contents, row_groups = output.known.contents, output.known.row_groups
     assert contents is not None
     targets = dict(targets_of(contents.schema, target))

@@ -40,16 +40,7 @@ class SuppliedFooter:
 
 
 def supplied_contents(data: bytes) -> Contents:
-    """Understand metadata that were supplied as bytes.
-
-    Args:
-        data: A file that holds nothing but metadata, such as `pyarrow.parquet.write_metadata` writes, a whole Parquet
-            file, or a footer alone: file metadata, their length in four bytes, and the magic.
-
-    Raises:
-        FormatError: It is none of these, or damaged.
-        UnsupportedError: The metadata are encrypted.
-    """
+    """Understand metadata that were supplied as bytes."""
     # Where a footer alone would stand in a file without rows.
     offset = 0 if data.startswith((footer.MAGIC, footer.ENCRYPTED_MAGIC)) else len(footer.MAGIC)
     found = read_footer(memoryview(data), offset)
@@ -62,18 +53,6 @@ def fitted_footer(contents: Contents, num_bytes: int) -> SuppliedFooter:
     """The footer with the row groups that lie within the first bytes of a file.
 
     Page indexes and bloom filters that do not lie there are left out: readers do without.
-
-    Args:
-        contents: The metadata of that file, whole or longer.
-        num_bytes: How many bytes of it are there.
-
-    Returns:
-        The footer; it may name no row group.
-
-    Raises:
-        FormatError: Row groups are said to lie where none can.
-        UnsupportedError: The metadata speak of encrypted columns.
-        RecoveryError: The metadata are of a summary, or of a file of ours.
     """
     _refuse_unfit(contents)
     metadata = deepcopy(contents.metadata)

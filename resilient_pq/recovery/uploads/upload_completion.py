@@ -174,12 +174,7 @@ async def _taken(store: MultipartStore, key: str, upload_id: str) -> Lease | Non
 
 
 async def _contents_of(metadata: SuppliedMetadata, storage_options: Mapping[str, Any] | None) -> Contents:
-    """What the metadata say.
-
-    Raises:
-        FormatError: They are none, or damaged.
-        StoreError: They cannot be read.
-    """
+    """What the metadata say."""
     if isinstance(metadata, str | os.PathLike):
         store, key = await reach(metadata, storage_options)
         async with store:
@@ -204,11 +199,7 @@ class _Condition:
 
 
 async def _condition(store: MultipartStore, key: str, *, overwrite: bool) -> _Condition:
-    """That there is still what is there now.
-
-    Raises:
-        AlreadyExistsError: There is an object, and it must not be replaced.
-    """
+    """That there is still what is there now."""
     try:
         there = await object_there(store, key)
     except AccessDeniedError:  # credentials that may only write
@@ -275,11 +266,7 @@ class _Completion:
         )
 
     async def _publish(self, parts: Sequence[Part], *, listed: Sequence[Part]) -> ObjectInfo:
-        """Complete the upload, unless another object came meanwhile.
-
-        Raises:
-            RecoveryError: Parts that were `listed` are no longer what they were.
-        """
+        """Complete the upload, unless another object came meanwhile."""
         wanted = self.condition
         try:
             try:

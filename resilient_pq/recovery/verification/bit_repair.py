@@ -42,24 +42,12 @@ def flipped_bit(data: Any, stored_crc: int) -> BitFlip | None:
     """The bit whose flip explains why bytes do not have the CRC32 that was stored for them.
 
     It takes one pass over the bytes, and about 5 ms besides, however many there are.
-
-    Args:
-        data: A page's body or a whole chunk, as stored.
-        stored_crc: The CRC32 that it should have, unsigned.
-
-    Returns:
-        None where no single bit explains it, where nothing is wrong, and of more than `MAX_BYTES`.
     """
     return flip_of(crc32(data) ^ stored_crc, len(data))
 
 
 def flip_of(difference: int, num_bytes: int) -> BitFlip | None:
-    """The same as `flipped_bit`, of bytes whose sum is known.
-
-    Args:
-        difference: The CRC32 of the bytes as they are, exclusive or the one stored.
-        num_bytes: How many bytes it is the sum of.
-    """
+    """The same as `flipped_bit`, of bytes whose sum is known."""
     if not difference or num_bytes > MAX_BYTES:
         return None
     behind = _exponent(difference)

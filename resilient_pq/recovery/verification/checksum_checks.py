@@ -36,14 +36,7 @@ def examine_chunk(
     stated: Stated | None = None,
     look: Callable[[LeafData], None] | None = None,
 ) -> list[Finding]:
-    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes.
-
-    Args:
-        chunk: Which chunk.
-        data: Its bytes.
-        stated: What is said of its values: pages without a checksum are held against it; None for nothing.
-        look: Called with the values of a chunk that is decoded, and seems to be sound.
-    """
+    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes."""
     try:
         vouched_for = verify_chunk(chunk, data)
         if vouched_for and (chunk.leaf.max_repetition_level or chunk.metadata.num_values == chunk.num_rows):
@@ -175,9 +168,6 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
     """Everything besides data pages and the footer that a resilient file's footer leads to.
 
     Of data files that a summary names it is the indexes; their second copies are looked at when they are checked.
-
-    Raises:
-        FormatError: The footer says what cannot be.
     """
     record = contents.footer.record
     if record is None:
@@ -200,11 +190,7 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
 
 
 def expected_of_row_groups(contents: Contents) -> Iterator[Expected]:
-    """The chunk records, the bloom filters, the indexes and the row-group records of all row groups.
-
-    Raises:
-        FormatError: The footer says what cannot be.
-    """
+    """The chunk records, the bloom filters, the indexes and the row-group records of all row groups."""
     limit = contents.footer.start
     for ordinal, row_group in enumerate(contents.metadata.row_groups):
         for leaf, column in zip(contents.schema.leaves, row_group.columns, strict=True):
@@ -222,11 +208,7 @@ def expected_of_row_groups(contents: Contents) -> Iterator[Expected]:
 
 
 def record_range(row_group: RowGroup, limit: int) -> ByteRange | None:
-    """Where the record of a row group lies; None where its metadata do not say.
-
-    Raises:
-        FormatError: What they say cannot be, or lies beyond `limit`.
-    """
+    """Where the record of a row group lies; None where its metadata do not say."""
     first = row_group.columns[0] if row_group.columns else None
     if first is None or first.file_path is not None or first.meta_data is None:
         return None

@@ -47,14 +47,7 @@ Seen = dict[Place, PagesSeen]
 async def examine_row_groups(
     source: DamagedObject, contents: Contents, progress: Progress | None, seen: Seen | None = None
 ) -> AsyncGenerator[Finding, None]:
-    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already.
-
-    Args:
-        source: The file.
-        contents: Its footer, understood.
-        progress: Called now and then with the bytes examined and the bytes there are.
-        seen: Gets the pages of each chunk that is sound.
-    """
+    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already."""
     objects = source.objects(contents)
     total = _bytes_to_examine(source, contents)
     done = 0
@@ -182,13 +175,7 @@ def _bytes_to_examine(source: DamagedObject, contents: Contents) -> int:
 
 
 async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Finding | None]) -> Finding | None:
-    """What stands against reading a data file that a summary names; None where nothing does.
-
-    Args:
-        objects: They pin it.
-        file: The data file; None for the file itself.
-        known: What was found before, added to.
-    """
+    """What stands against reading a data file that a summary names; None where nothing does."""
     if file is None:
         return None
     if file not in known:

@@ -34,10 +34,6 @@ async def merged(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tupl
     """What all copies together tell of the file, and where else its pages can be read.
 
     The copy that knows most comes first; row groups that only another knows of are added.
-
-    Raises:
-        RecoveryError: Two of them are not of the same file, or nothing shows that they are.
-        StoreError: A store could not give the bytes.
     """
     if len(copies) == 1:
         return copies[0], ()

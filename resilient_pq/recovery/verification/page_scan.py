@@ -143,13 +143,7 @@ class PageScanner:
     """Examines row groups of one file."""
 
     def __init__(self, source: DamagedObject, means: Means, contents: Contents | None = None) -> None:
-        """Prepare to examine.
-
-        Args:
-            source: The damaged file.
-            means: Where whole bytes are looked for besides.
-            contents: What tells how far its statistics can be trusted, and its columns; None leaves them alone.
-        """
+        """Prepare to examine."""
         self.metadata = None if contents is None else contents.metadata
         self._columns = () if contents is None else contents.schema.columns
         self._data_end = source.info.size if contents is None else contents.footer.start

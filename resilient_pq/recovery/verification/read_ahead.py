@@ -45,17 +45,6 @@ async def examined(
     """What is wrong with each subject, in order, while the next ones are fetched already.
 
     What seems damaged is fetched once more before it is believed: it may have been damaged on the way.
-
-    Args:
-        objects: Where the bytes are; they bound how many are in memory.
-        steps: The subjects, and findings that are known without reading; asked for in portions, ahead of what is given,
-            and closed at the end.
-
-    Yields:
-        Each subject with its findings, and each finding known before with None.
-
-    Raises:
-        StoreError: The store could not give the bytes.
     """
     wave: list[Subject | Finding] = []
     async with aclosing(steps):

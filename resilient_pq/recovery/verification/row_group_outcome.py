@@ -149,11 +149,7 @@ def confidence_of_page(fate: PageFate) -> Confidence:
 
 
 def placed(fates: Sequence[PageFate], num_rows: int) -> list[tuple[int | None, int | None]]:
-    """The first row of each page of a chunk, and its rows, as far as they do not contradict each other.
-
-    Returns:
-        For each page both, or None for what is not known; for dictionary pages neither is.
-    """
+    """The first row of each page of a chunk, and its rows, as far as they do not contradict each other."""
     said: list[tuple[int | None, int | None]] = []
     row = 0
     for fate in fates:
@@ -180,13 +176,7 @@ def placed(fates: Sequence[PageFate], num_rows: int) -> list[tuple[int | None, i
 
 
 def fates_of_rows(schema: Schema, row_group: RowGroupOutcome, first_row: int | None) -> Iterator[RowsFate]:
-    """The rows of a row group, in runs that fared alike.
-
-    Args:
-        schema: The columns of the file.
-        row_group: How it fared.
-        first_row: The number of its first row in the file; None where those before it are not counted.
-    """
+    """The rows of a row group, in runs that fared alike."""
     if not row_group.num_rows:
         return
     starts = _starts(row_group)

@@ -53,14 +53,7 @@ class Verification:
 async def examine(
     known: Reconstruction, means: Means, progress: Progress | None, *, unread: bool = False
 ) -> Verification:
-    """Read the data of all row groups, and look closely at those that are not whole.
-
-    Args:
-        known: What is known of the file.
-        means: Where whole bytes are looked for.
-        progress: Called now and then with the bytes examined and the bytes there are.
-        unread: Whether the row groups that footers and records name are left alone, and believed to be whole.
-    """
+    """Read the data of all row groups, and look closely at those that are not whole."""
     data: list[Finding] = []
     copies: list[Finding] = []
     seen: Seen = {}
