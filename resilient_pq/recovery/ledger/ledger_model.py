@@ -8,28 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from resilient_pq.errors import RecoveryError, Where
 
 #: What of a region can hold values, and so has a state.
 PAGES = frozenset({"page", "dictionary page", "chunk"})
-#: Whatever else a region can be.
-OTHERS = frozenset(
-    {
-        "magic",
-        "anchor",
-        "chunk record",
-        "row-group record",
-        "checkpoint",
-        "footer",
-        "index",
-        "bloom filter",
-        "padding",
-        "unknown",
-    }
-)
 
 
 class ByteUse(StrEnum):
@@ -77,9 +62,6 @@ class PageState(StrEnum):
     """Its values are lost; its rows were kept, with nulls in their place."""
     LOST = "lost"
     """Its values are lost, and its rows with them."""
-
-
-_KEPT = frozenset({PageState.WHOLE, PageState.UNREAD, PageState.MENDED, PageState.REPAIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +317,6 @@ class Ledger:
             "missing": [region.to_json() for region in self.missing],
         }
 
-    def check(self) -> list[str]:
-        """What does not add up, for people; nothing where every byte and every row is accounted for once."""
-        return [*_wrong_bytes(self), *_wrong_fields(self), *_wrong_rows(self), *_wrong_pages(self)]
-
 
 def complete_regions(
     size: int,
@@ -362,7 +340,7 @@ def complete_regions(
         complete.append(region)
 
     end = 0
-    for region in sorted((region for region in regions if region.end != region.start), key=_order):
+    for region in sorted((region for region in regions if region.end != region.start), key=attrgetter("start", "end")):
         if region.source != source or not end <= region.start < region.end <= size:
             what = f"bytes {region.start} to {region.end} of source {region.source} ({region.what})"
             raise RecoveryError(
@@ -376,130 +354,3 @@ def complete_regions(
     if end < size:
         append(Region(source, end, size, gaps, "unknown", reason=reason))
     return tuple(complete)
-
-
-def _order(region: Region) -> tuple[int, int]:
-    return region.start, region.end
-
-
-# -- what does not add up ------------------------------------------------------------------------
-
-
-def _wrong_bytes(ledger: Ledger) -> Iterator[str]:
-    """Bytes told of twice, or not at all."""
-    numbers = [region.source for region in ledger.regions]
-    if numbers != sorted(numbers) or not set(numbers) <= set(range(len(ledger.sources))):
-        yield "the regions are not in the order of the sources"
-        return
-    for number, source in enumerate(ledger.sources):
-        end = 0
-        for region in ledger.regions:
-            if region.source != number:
-                continue
-            if region.start != end or region.end <= region.start:
-                yield f"source {number}: {_named(region)} follows on {end}"
-            end = region.end
-        if end != source.size:
-            yield f"source {number}: told of up to {end} of {source.size} bytes"
-        if sum(ledger.num_bytes(use, number) for use in ByteUse) != source.size:
-            yield f"source {number}: the uses of its bytes do not make up its size"
-    for region in ledger.missing:
-        if region.size or region.what not in PAGES:
-            yield f"{_named(region)} is not missing"
-
-
-def _wrong_fields(ledger: Ledger) -> Iterator[str]:
-    """Regions that contradict themselves."""
-    columns = set(ledger.columns)
-    for region in (*ledger.regions, *ledger.missing):
-        if region.what not in PAGES | OTHERS:
-            yield f"{_named(region)}: that is no word of the format"
-        if region.row_group is not None and not 0 <= region.row_group < len(ledger.row_groups):
-            yield f"{_named(region)}: there is no such row group"
-        if region.column is not None and region.column not in columns:
-            yield f"{_named(region)}: there is no such column"
-        if region.use is ByteUse.LOST and region.reason is None:
-            yield f"{_named(region)}: lost for no reason"
-        sound = region.state in (PageState.WHOLE, PageState.UNREAD) or region.use is ByteUse.METADATA
-        if sound and region.reason is not None:
-            yield f"{_named(region)}: there is a reason, and nothing wrong"
-        if region.state is None and (region.num_rows is not None or region.page is not None):
-            yield f"{_named(region)}: no page, and has rows"
-        if region.state is None:
-            continue
-        if region.row_group is None or region.column is None or (region.what == "chunk") != (region.page is None):
-            yield f"{_named(region)}: in no place"
-        if (region.use is ByteUse.DATA) != (region.state in _KEPT or _some(region)):
-            yield f"{_named(region)}: its bytes are {region.use}, its values {region.state}"
-
-
-def _some(region: Region) -> bool:
-    return region.state is PageState.DROPPED and bool(region.rows_kept)
-
-
-def _wrong_rows(ledger: Ledger) -> Iterator[str]:
-    """Rows told of twice, or not at all."""
-    columns = set(ledger.columns)
-    for fate in ledger.rows:
-        if fate.kept != (fate.confidence is not None) or (not fate.kept and (fate.nulled or not fate.reason)):
-            yield f"{_named_rows(fate)}: kept or lost"
-        if fate.kept and (fate.num_rows is None or bool(fate.nulled) != bool(fate.reason)):
-            yield f"{_named_rows(fate)}: kept, but how many and how?"
-        if not set(fate.nulled) <= columns:
-            yield f"{_named_rows(fate)}: there is no such column"
-    known = sum(fate.num_rows or 0 for fate in ledger.rows)
-    if ledger.num_rows is not None and not ledger.uncounted and known != ledger.num_rows:
-        yield f"{known} rows are told of, the file has {ledger.num_rows}"
-    counted = [fate for fate in ledger.rows if fate.first_row is not None]
-    for before, after in pairwise(counted):
-        if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):
-            yield f"{_named_rows(after)}: told of twice"
-    for ordinal, num_rows in enumerate(ledger.row_groups):
-        told = [fate.num_rows for fate in ledger.rows if fate.row_group == ordinal]
-        if num_rows is not None and (None in told or sum(count or 0 for count in told) != num_rows):
-            yield f"row group {ordinal}: {told} rows are told of, it has {num_rows}"
-
-
-def _wrong_pages(ledger: Ledger) -> Iterator[str]:
-    """Pages that hold the same rows of a column, or keep others than the rows say."""
-    chunks: dict[tuple[int | None, str | None], list[Region]] = {}
-    for region in ledger.pages():
-        if region.first_row is not None and region.num_rows is not None:
-            chunks.setdefault((region.row_group, region.column), []).append(region)
-    for (ordinal, column), regions in chunks.items():
-        regions.sort(key=lambda region: (region.first_row or 0, region.num_rows or 0))
-        for before, after in pairwise(regions):
-            if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):
-                yield f"{_named(after)}: its rows are told of twice"
-        kept = None if ordinal is None else _kept_rows(ledger, ordinal, column)
-        for region in regions:
-            if kept is None or region.rows_kept is None:
-                continue
-            first, end = region.first_row or 0, (region.first_row or 0) + (region.num_rows or 0)
-            expected = sum(max(min(end, stop) - max(first, start), 0) for start, stop in kept)
-            if region.rows_kept != expected:
-                yield f"{_named(region)}: keeps {region.rows_kept} rows, the rows say {expected}"
-
-
-def _kept_rows(ledger: Ledger, ordinal: int, column: str | None) -> list[tuple[int, int]] | None:
-    """The rows of a row group that are kept, as ranges within it; None where that cannot be told."""
-    before = ledger.row_groups[:ordinal]
-    fates = [fate for fate in ledger.rows if fate.row_group == ordinal]
-    if None in before or any(fate.first_row is None or fate.num_rows is None for fate in fates):
-        return None
-    base = sum(count or 0 for count in before)
-    apart = ledger.on_damage == "columns"
-    return [
-        ((fate.first_row or 0) - base, (fate.first_row or 0) - base + (fate.num_rows or 0))
-        for fate in fates
-        if fate.kept and not (apart and column in fate.nulled)
-    ]
-
-
-def _named(region: Region) -> str:
-    place = f"{region.what} at {region.start} to {region.end}"
-    return place if region.row_group is None else f"{place} ({region.row_group}, {region.column}, {region.page})"
-
-
-def _named_rows(fate: RowsFate) -> str:
-    return f"{fate.num_rows} rows from {fate.first_row} of row group {fate.row_group}"

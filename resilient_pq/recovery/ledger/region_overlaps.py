@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from operator import attrgetter
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.recovery.damaged_object import DamagedObject
@@ -68,7 +69,7 @@ def _added(taken: list[Region], claims: list[Region]) -> list[Region]:
     """Regions in order, and what of others lies beside them; of two of those in one place the first has it."""
     free: list[Region] = []
     i, end = 0, 0
-    for claim in sorted(claims, key=_place):
+    for claim in sorted(claims, key=attrgetter("start", "end")):
         at = max(claim.start, end)
         while i < len(taken) and taken[i].end <= at:
             i += 1
@@ -83,11 +84,7 @@ def _added(taken: list[Region], claims: list[Region]) -> list[Region]:
                 break
             at = max(at, stop, taken[k].end)
             k += 1
-    return sorted([*taken, *free], key=_place) if free else taken
-
-
-def _place(region: Region) -> tuple[int, int]:
-    return region.start, region.end
+    return sorted([*taken, *free], key=attrgetter("start", "end")) if free else taken
 
 
 def _padding_named(regions: Sequence[Region]) -> Iterable[Region]:
