@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resilient_pq.damage.chunk_salvage import next_page
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import Where, located
 from resilient_pq.io import RetryPolicy, with_retry
@@ -16,11 +15,11 @@ from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_s
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction, understand
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, known_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows, keep
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome, retain_rows
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
-from resilient_pq.recovery.verification.page_scan import Means
-from resilient_pq.recovery.verification.verification import examine
+from resilient_pq.recovery.verification.page_scan import SalvageOptions
+from resilient_pq.recovery.verification.verification import verify_data
 from resilient_pq.shell_commands import command, lasts
 
 #: Findings in the files of a summary after which there is something to do.
@@ -56,42 +55,49 @@ async def check(
     storage_options = with_retry(storage_options, retry)
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
-            known = await understand(source)
-            if known.contents is not None and known.contents.data_files:
-                return await _check_summary(source, known.contents, progress)
-            return await _check(known, progress)
+            reconstruction = await understand(source)
+            if reconstruction.contents is not None and reconstruction.contents.data_files:
+                return await _check_summary(source, reconstruction.contents, progress)
+            return await _check(reconstruction, progress)
 
 
 async def check_if_sound(url: Location) -> Report | None:
     """The report of `check` where nothing is wrong with an object, found with little effort where something is."""
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
-            known = await understand(source, only_footer=True)
-            if not known.footer_whole or known.contents is None or known.contents.data_files:
+            reconstruction = await understand(source, only_footer=True)
+            contents = reconstruction.contents
+            if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None
-            report = await _check(known, None)
+            report = await _check(reconstruction, None)
             return report if report.outcome is Outcome.SOUND else None
 
 
-async def _check(known: Reconstruction, progress: Progress | None) -> Report:
-    contents = known.contents
+async def _check(reconstruction: Reconstruction, progress: Progress | None) -> Report:
+    contents = reconstruction.contents
     if contents is None:
-        return _report(known.source, None, Outcome.NOTHING, RetainedRows((), ()), list(known.findings), {})
-    examined = await examine(known, Means(search=next_page), progress)
-    findings = [*known.findings, *examined.findings]
-    num_chunks = known.num_chunks
-    rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, OnDamage.DROP)
-    outcome = _outcome(known, contents, findings)
+        return _report(
+            reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), list(reconstruction.findings), {}
+        )
+    verification = await verify_data(reconstruction, SalvageOptions(), progress)
+    findings = [*reconstruction.findings, *verification.findings]
+    num_chunks = reconstruction.num_chunks
+    rows = await off_loop(
+        num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.DROP
+    )
+    outcome = _outcome(reconstruction, contents, findings)
     if outcome is Outcome.INCOMPLETE:
-        findings.append(_unfinished(known.source, contents))
-    expected = contents.num_rows or known.error is not None or contents.state is FileState.IN_PROGRESS
+        findings.append(_unfinished(reconstruction.source, contents))
+    expected = contents.num_rows or reconstruction.error is not None or contents.state is FileState.IN_PROGRESS
     if not rows.num_rows and expected:
         outcome = Outcome.NOTHING
-    return await off_loop(num_chunks, _report, known.source, contents, outcome, rows, findings, examined.seen)
+    return await off_loop(
+        num_chunks, _report, reconstruction.source, contents, outcome, rows, findings, verification.seen
+    )
 
 
-def _outcome(known: Reconstruction, contents: Contents, findings: Sequence[Finding]) -> Outcome:
-    if known.error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
+def _outcome(reconstruction: Reconstruction, contents: Contents, findings: Sequence[Finding]) -> Outcome:
+    if reconstruction.error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
         return Outcome.DAMAGED
     return Outcome.SOUND if contents.state in (None, FileState.COMPLETE) else Outcome.INCOMPLETE
 
@@ -108,7 +114,7 @@ async def _check_summary(source: DamagedObject, contents: Contents, progress: Pr
     findings += [finding async for finding in examine_metadata(source, contents)]
     bad = {finding.where.row_group for finding in findings if finding.costs_rows}
     row_groups = await off_loop(contents.num_chunks, lambda: known_row_groups(candidates_of_contents(contents)))
-    rows = RetainedRows(tuple(RetainedRowGroup(known) for known in row_groups if known.ordinal not in bad), ())
+    rows = RetainedRows(tuple(RowGroupOutcome(each) for each in row_groups if each.ordinal not in bad))
     outcome = Outcome.SOUND
     if any(finding.damage is not Damage.UNVERIFIED for finding in findings):
         outcome = Outcome.DAMAGED

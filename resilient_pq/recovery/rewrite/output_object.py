@@ -19,6 +19,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.resilience_records import RecordChain
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.location import without_query
 from resilient_pq.io.upload.abandoned_uploads import abort_after
@@ -26,11 +27,12 @@ from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
-from resilient_pq.recovery.report import LostRegion
+from resilient_pq.recovery.ledger.ledger_model import Ledger
+from resilient_pq.recovery.report import Finding, LostRegion
 from resilient_pq.recovery.resume.resume_layout import continued, own_keys
 from resilient_pq.recovery.resume.resume_local import up_to
 from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
 from resilient_pq.recovery.rewrite.server_copy import bytes_copied_unread, prefixed_sink
 from resilient_pq.recovery.verification.findings import Progress
@@ -80,8 +82,8 @@ class Target:
 
 def permissions_of(sources: Iterable[ObjectInfo]) -> int | None:
     """What may be done with each of the objects that an output is made of; None where none is a local file."""
-    known = [info.permissions for info in sources if info.permissions is not None]
-    return reduce(and_, known) if known else None
+    permissions = [info.permissions for info in sources if info.permissions is not None]
+    return reduce(and_, permissions) if permissions else None
 
 
 async def check_other(address: str, target: Target) -> None:
@@ -115,48 +117,63 @@ class OutputContents:
     """What an output is made of.
 
     Attributes:
-        known: What is known of the damaged file.
-        examined: What was found in its data.
-        rows: What of them is kept.
-        lost: What is not.
-        rows_lost: Rows that are not; None where nobody can count them.
-        sound: Whether the file is sound, and copied as it is.
+        reconstruction: The damaged file as its metadata describe it.
+        verification: What was found in its data.
+        rows: Which of its rows are kept.
+        lost: What is not kept.
+        ledger: What became of every byte and every row.
+        findings: What is not as it should be.
     """
 
-    known: Reconstruction
-    examined: Verification
+    reconstruction: Reconstruction
+    verification: Verification
     rows: RetainedRows
     lost: tuple[LostRegion, ...]
-    rows_lost: int | None
-    sound: bool = False
+    ledger: Ledger
+    findings: tuple[Finding, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the damaged file."""
+        assert self.reconstruction.contents is not None
+        return self.reconstruction.contents.schema
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file ends as its writer ended it, and all of its rows are kept."""
+        return self.reconstruction.error is None and self.ledger.is_complete
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing at all is wrong with the file, so that it is copied as it is."""
+        verification = self.verification
+        harmed = verification.scanned or verification.copies_damaged_at or self.reconstruction.keys_damaged
+        return self.is_complete and not harmed
 
     @property
     def lineage(self) -> str:
         """What the output says of where it comes from, as JSON."""
-        source = self.known.source
+        source = self.reconstruction.source
         return json.dumps(
             {
                 "source": os.path.basename(without_query(source.url)),
                 "size": source.info.size,
                 "etag": source.info.etag,
-                "rows_lost": self.rows_lost,
+                "rows_lost": self.ledger.rows_lost,
                 "lost": [[region.start, region.end, region.num_rows] for region in self.lost],
             }
         )
 
     @property
     def num_whole(self) -> int:
-        """How many row groups from the first on are whole where they lie, and their second copies before and in them.
-
-        They can stay there.
-        """
-        candidates = self.known.candidates
-        if candidates is None or self.known.moved:
+        """How many row groups from the first on can stay: they are whole, and the second copies before and in them."""
+        candidates = self.reconstruction.candidates
+        if candidates is None or self.reconstruction.moved:
             return 0
-        damaged = min(self.examined.copies_damaged_at, default=None)
+        damaged = min(self.verification.copies_damaged_at, default=None)
         count = 0
         for position, candidate in enumerate(candidates.row_groups):
-            whole = candidate.ordinal == position and position not in self.examined.found
+            whole = candidate.ordinal == position and position not in self.verification.scanned
             if not whole or (damaged is not None and damaged < candidate.end):
                 break
             count += 1
@@ -178,14 +195,14 @@ class Copied:
 
 async def publish(output: OutputContents, target: Target, progress: Progress | None = None) -> Copied | None:
     """Write the output; when anything fails, nothing is left of it."""
-    source = output.known.source
+    source = output.reconstruction.source
     await make_folder(target)
     if output.sound:
         return await _as_it_is(output, target, source.info.size, progress)
     whole = await _prefix(output, target)
     if whole is None:
         return await _anew(output, target)
-    candidates = output.known.candidates
+    candidates = output.reconstruction.candidates
     assert candidates is not None
     if candidates.cut_end is not None and output.num_whole == len(candidates.row_groups) == len(output.rows.row_groups):
         if not await ends_well(source, candidates.cut_end, output.rows.num_rows):
@@ -194,17 +211,17 @@ async def publish(output: OutputContents, target: Target, progress: Progress | N
     return await _behind(output, target, whole, progress)
 
 
-def may_be_unread(known: Reconstruction, target: Target) -> bool:
+def may_be_unread(reconstruction: Reconstruction, target: Target) -> bool:
     """Whether the store would copy row groups at the beginning of a torn file by itself.
 
     Then they need not be read: what their checksums say of them is copied along.
     """
-    candidates = known.candidates
-    if candidates is None or candidates.prefix_end is None or known.moved or not candidates.row_groups:
+    candidates = reconstruction.candidates
+    if candidates is None or candidates.prefix_end is None or reconstruction.moved or not candidates.row_groups:
         return False
-    if known.error is None and candidates.contents.state is not FileState.IN_PROGRESS:
+    if reconstruction.error is None and candidates.contents.state is not FileState.IN_PROGRESS:
         return False  # what is whole at its end is recovered for the sake of its data
-    return bytes_copied_unread(known.source, target.store, candidates.prefix_end, target.options) > 0
+    return bytes_copied_unread(reconstruction.source, target.store, candidates.prefix_end, target.options) > 0
 
 
 async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
@@ -213,17 +230,17 @@ async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
     Where the file ends in a footer that is whole, its row groups have indexes that a prefix would leave behind. So they
     get new places, but where the store itself copies a prefix.
     """
-    candidates, count = output.known.candidates, output.num_whole
+    candidates, count = output.reconstruction.candidates, output.num_whole
     if candidates is None or candidates.contents.footer.record is None:
         return None
-    if count == len(candidates.row_groups) and not output.examined.copies_damaged_at:
+    if count == len(candidates.row_groups) and not output.verification.copies_damaged_at:
         if candidates.cut_end is not None:
             return candidates
         if candidates.prefix_end is not None and candidates.last is not None:
             return candidates
     if not count:
         return None
-    source = output.known.source
+    source = output.reconstruction.source
     end = candidates.row_groups[count - 1].end
     if not bytes_copied_unread(source, target.store, end, target.options):
         return None
@@ -236,7 +253,7 @@ async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
 
 async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:
     """The bytes up to `end`, and nothing more."""
-    source, num_rows = output.known.source, output.rows.num_rows
+    source, num_rows = output.reconstruction.source, output.rows.num_rows
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
     async with completing(sink):
@@ -250,10 +267,10 @@ async def _behind(
     output: OutputContents, target: Target, whole: Candidates, progress: Progress | None
 ) -> Copied | None:
     """Row groups that stay in their places, and what else is kept behind them."""
-    source, end = output.known.source, whole.prefix_end
+    source, end = output.reconstruction.source, whole.prefix_end
     assert end is not None
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
-    if begun is None and output.examined.unread:
+    if begun is None and output.verification.unread:
         return None
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
     async with completing(sink):
@@ -261,15 +278,15 @@ async def _behind(
             await _copy(source, sink, end)
         layout = await continued(source, whole)
         placed = {candidate.ordinal for candidate in whole.row_groups}
-        rest = [kept for kept in output.rows.row_groups if kept.known.ordinal not in placed]
+        rest = [kept for kept in output.rows.row_groups if kept.located.ordinal not in placed]
         copied = await _lay(output, _draft(output, sink, layout), rest)
-    unread = begun.num_bytes_unread if begun is not None and output.examined.unread else 0
+    unread = begun.num_bytes_unread if begun is not None and output.verification.unread else 0
     return Copied(end + copied, unread)
 
 
 async def _anew(output: OutputContents, target: Target) -> Copied:
     """Everything in new places, with new records."""
-    contents = output.known.contents
+    contents = output.reconstruction.contents
     assert contents is not None
     keys = own_keys(contents)
     layout = FileLayout(contents.schema, RecordChain(os.urandom(16)), keys, made_like=contents.metadata)
@@ -282,24 +299,24 @@ async def _anew(output: OutputContents, target: Target) -> Copied:
 
 
 def _draft(output: OutputContents, sink: ObjectSink, layout: FileLayout) -> Draft:
-    assert output.known.contents is not None
-    return Draft(sink, layout, created_by=output.known.contents.metadata.created_by)
+    assert output.reconstruction.contents is not None
+    return Draft(sink, layout, created_by=output.reconstruction.contents.metadata.created_by)
 
 
-async def _lay(output: OutputContents, draft: Draft, kept: Sequence[RetainedRowGroup]) -> int:
+async def _lay(output: OutputContents, draft: Draft, kept: Sequence[RowGroupOutcome]) -> int:
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
-    source, contents = output.known.source, output.known.contents
+    source, contents = output.reconstruction.source, output.reconstruction.contents
     assert contents is not None
-    examiner = PageScanner(source, output.examined.means, contents)
-    relaying = RowGroupRewriter(source, contents, examiner, output.known.positions)
+    scanner = PageScanner(source, output.verification.options, contents)
+    rewriter = RowGroupRewriter(source, contents, scanner, output.reconstruction.positions)
     copied = 0
     for row_group in kept:
         leaves = iter(contents.schema.leaves)
-        async with aclosing(relaying.chunks(row_group, contents.schema.leaves)) as chunks:
+        async with aclosing(rewriter.chunks(row_group, contents.schema.leaves)) as chunks:
             async for chunk, size in chunks:
                 copied += size
-                await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
-        await draft.end_row_group(row_group.num_rows, row_group.sorting_columns)
+                await draft.chunk(next(leaves), chunk, row_group.num_rows_kept, is_copy=size > 0)
+        await draft.end_row_group(row_group.num_rows_kept, row_group.sorting_columns)
     await draft.finish({LINEAGE_KEY: output.lineage}, output.rows.num_rows)
     return copied
 

@@ -19,7 +19,7 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import data_starts
-from resilient_pq.recovery.verification.page_scan import Elsewhere
+from resilient_pq.recovery.verification.page_scan import AlternateSource
 
 #: What tells of a row group as its writer did; the other rungs guess from what lies there.
 _STATED = (Method.FOOTER, Method.CHECKPOINT, Method.ROW_GROUP_RECORD, Method.TORN_FOOTER)
@@ -30,11 +30,8 @@ _PLACE_BYTES = 4096
 _PIECE_BYTES = 64
 
 
-async def merged(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tuple[Elsewhere, ...]]:
-    """What all copies together tell of the file, and where else its pages can be read.
-
-    The copy that knows most comes first; row groups that only another knows of are added.
-    """
+async def merge_copies(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tuple[AlternateSource, ...]]:
+    """The reconstruction of the best copy, with the row groups that only others have, and where to read pages again."""
     if len(copies) == 1:
         return copies[0], ()
     best = max(copies, key=_worth)
@@ -47,11 +44,11 @@ async def merged(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tupl
                 hint="recover each by itself",
             )
     if best.error is not None:
-        await _add(best, others)
+        await _add_row_groups(best, others)
     elsewhere = []
     for other in others:
         same = frozenset([one.ordinal for one in best.row_groups if await _same_row_group(best, other, one)])
-        elsewhere.append(Elsewhere(other.source, RepairSource.OTHER_COPY, same))
+        elsewhere.append(AlternateSource(other.source, RepairSource.OTHER_COPY, same))
     return best, tuple(elsewhere)
 
 
@@ -67,11 +64,8 @@ def _worth(copy: Reconstruction) -> tuple[bool, bool, bool, int, int, int]:
     )
 
 
-async def _add(best: Reconstruction, others: Iterable[Reconstruction]) -> None:
-    """Take in the row groups that only another copy knows of, and those that it knows better.
-
-    They lie where the best has none: what lies across one of its own is of another file, or of another end of it.
-    """
+async def _add_row_groups(best: Reconstruction, others: Iterable[Reconstruction]) -> None:
+    """Add the row groups that only another copy has, where the best has none, and those that it knows better."""
     for other in others:
         if other.contents is None or best.contents is None:
             continue
@@ -79,16 +73,17 @@ async def _add(best: Reconstruction, others: Iterable[Reconstruction]) -> None:
             continue  # its columns are made up
         for row_group in other.row_groups:
             mine = [one for one in best.row_groups if one.overlaps(row_group) or one.ordinal == row_group.ordinal]
-            guessed = all(one.method not in _STATED for one in mine) and row_group.method in _STATED
-            if mine and not (guessed and _begin_alike(mine, row_group)):
+            if mine and not _is_guess_of(mine, row_group):
                 continue
             if await _alike_in(best, other, row_group) is not False:
                 kept = [one for one in best.row_groups if one not in mine]
                 best.row_groups = tuple(sorted([*kept, row_group], key=lambda one: one.ordinal))
 
 
-def _begin_alike(mine: Sequence[LocatedRowGroup], row_group: LocatedRowGroup) -> bool:
-    """Whether what was guessed of a row group fits what is stated of it."""
+def _is_guess_of(mine: Sequence[LocatedRowGroup], row_group: LocatedRowGroup) -> bool:
+    """Whether row groups were guessed, and fit one that is stated."""
+    if row_group.method not in _STATED or any(one.method in _STATED for one in mine):
+        return False
     starts = data_starts(row_group)
     return all(
         one.ordinal == row_group.ordinal
@@ -130,12 +125,12 @@ def _agreed(one: Iterable[LocatedRowGroup], other: Iterable[LocatedRowGroup]) ->
 
 def _tell_the_same(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
     if one.method in _STATED and other.method in _STATED:
-        told = [[_told(chunk) for chunk in row_group.chunks] for row_group in (one, other)]
+        told = [[_stated(chunk) for chunk in row_group.chunks] for row_group in (one, other)]
         return one.num_rows == other.num_rows and told[0] == told[1]
     return data_starts(one) == data_starts(other)
 
 
-def _told(chunk: LocatedChunk | None) -> tuple[Any, ...] | None:
+def _stated(chunk: LocatedChunk | None) -> tuple[Any, ...] | None:
     """What every footer and record says alike of a chunk; where its indexes lie is named by the last one only."""
     if chunk is None:
         return None
