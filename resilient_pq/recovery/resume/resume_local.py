@@ -15,6 +15,7 @@ from resilient_pq.errors import FormatError, RecoveryError, Where
 from resilient_pq.format.file_metadata import RowGroup
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind, parse_header
+from resilient_pq.io import LocalStore
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.row_group_choice import Candidate, Candidates, candidates_of_survey
@@ -22,10 +23,13 @@ from resilient_pq.recovery.report import Damage, recovered_name
 from resilient_pq.recovery.verification.checksum_checks import expected_of_row_groups, record_range
 from resilient_pq.recovery.verification.findings import examine_places, examine_row_groups
 from resilient_pq.shell_commands import in_shell
+from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 
 _ANCHOR = KnownCheckpoint(0, len(MAGIC), 0)
+#: A file that was never whole is no larger than its anchor, which is as large as its schema.
+_MOST_TORN_BYTES = 1 * MiB
 
 
 async def whole_prefix(source: DamagedObject) -> Candidates:
@@ -133,3 +137,14 @@ def _damaged(source: DamagedObject) -> RecoveryError:
         where=Where(key=source.url),
         hint=f"keep what is whole: {in_shell('recover', source.url, recovered_name(source.url))}",
     )
+
+
+async def was_torn_at_once(store: LocalStore, key: str) -> bool:
+    """Whether a ``NAME.partial`` ends within its anchor, the first thing that is written: no row was stored."""
+    tail = await store.read_tail(store.unfinished_key(key), _MOST_TORN_BYTES)
+    data = bytes(tail.data)
+    if tail.offset or not any(data):
+        return not tail.offset
+    header = parse_header(memoryview(data)[len(MAGIC) :])
+    short = len(data) < len(MAGIC) + HEADER_SIZE
+    return data[: len(MAGIC)] == MAGIC[: len(data)] and (short or (header is not None and header.end > len(data)))
