@@ -16,6 +16,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
+from resilient_pq.io.protocols import ObjectTail
 from resilient_pq.io.resolve import reach
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 Location = str | os.PathLike[str] | tuple[Any, str]
 
+#: Objects up to this size are read whole: what is too small to be copied by a store is in memory then.
+SMALL_BYTES = 4 * MiB
 #: Of an object, asked for first: footers are rarely longer.
 TAIL_BYTES = 256 * KiB
 #: Bytes that are a piece of work (`off_loop`) for whoever searches them for something.
@@ -268,3 +271,38 @@ async def open_source(
             await store.close()
         raise
     return DamagedObject(store, key, url, info, FetchCounters(), owns_store, file_id)
+
+
+class SmallObject(BytesStore):
+    """Stands for a store, which the caller closes, and has one of its objects in memory; others are read there.
+
+    Attributes:
+        data: The bytes of the object.
+    """
+
+    def __init__(self, store: ReadStore, info: ObjectInfo, data: memoryview) -> None:
+        """`read` is the way to get one."""
+        super().__init__(store, info, data)
+        self.data = data
+
+    @classmethod
+    async def read(cls, store: ReadStore, key: str) -> SmallObject | None:
+        """Read an object; None where it is not small after all."""
+        tail = await store.read_tail(key, SMALL_BYTES)
+        return None if tail.offset else cls(store, tail.info, memoryview(tail.data))
+
+    async def head(self, key: str) -> ObjectInfo:
+        """What an object is."""
+        return self._info if key == self._info.key else await self._store.head(key)
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """The last bytes."""
+        if key != self._info.key:
+            return await self._store.read_tail(key, size)
+        return await super().read_tail(key, size)
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        """Bytes of an object."""
+        if key != self._info.key:
+            return await self._store.read_range(key, start, end, pin=pin)
+        return await super().read_range(key, start, end, pin=pin)

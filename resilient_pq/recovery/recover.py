@@ -137,17 +137,9 @@ async def recover(
 
 @dataclass(frozen=True, slots=True)
 class RecoverOptions:
-    """How files are recovered: what `recover` takes, and what many files need besides.
+    """How files are recovered: what `recover` takes, and what a recovery of many files needs besides.
 
     Attributes:
-        on_damage: What is done with rows of which a value is lost.
-        schema: The columns of files that do not tell them.
-        schema_from: Another file of the same columns, of which the footer is read.
-        repair_bits: Turn single bits back where a checksum says which.
-        keep_unplaced: Keep pages whose place nothing proves.
-        file_id: Which file is meant, in hexadecimal digits.
-        verify: Read and compare also what a store could copy by itself.
-        overwrite: Replace what is there.
         only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
         make_folder: Make the folder of the output where there is none.
     """

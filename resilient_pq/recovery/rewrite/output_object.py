@@ -225,30 +225,28 @@ def may_be_unread(reconstruction: Reconstruction, target: Target) -> bool:
 
 
 async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
-    """What of the file stays in its place; None where everything gets a new one.
-
-    Where the file ends in a footer that is whole, its row groups have indexes that a prefix would leave behind. So they
-    get new places, but where the store itself copies a prefix.
-    """
-    candidates, count = output.reconstruction.candidates, output.num_whole
-    if candidates is None or candidates.contents.footer.record is None:
+    """What of the file stays in its place; None where everything gets a new one."""
+    candidates, source = output.reconstruction.candidates, output.reconstruction.source
+    record = None if candidates is None else candidates.contents.footer.record
+    if candidates is None or record is None:
         return None
-    if count == len(candidates.row_groups) and not output.verification.copies_damaged_at:
-        if candidates.cut_end is not None:
-            return candidates
-        if candidates.prefix_end is not None and candidates.last is not None:
-            return candidates
-    if not count:
-        return None
-    source = output.reconstruction.source
-    end = candidates.row_groups[count - 1].end
-    if not bytes_copied_unread(source, target.store, end, target.options):
+    if _stays_whole(output, candidates):
+        return candidates
+    row_groups = candidates.row_groups[: output.num_whole]
+    # A file that ends in a whole footer has indexes, which a prefix would leave behind: it is only worth its copy.
+    if not row_groups or not bytes_copied_unread(source, target.store, row_groups[-1].end, target.options):
         return None
     try:
-        file_id = candidates.contents.footer.record.file_id
-        return await up_to(source, candidates, candidates.row_groups[:count], file_id)
+        return await up_to(source, candidates, row_groups, record.file_id)
     except RecoveryError:
         return None  # the record behind them is damaged
+
+
+def _stays_whole(output: OutputContents, candidates: Candidates) -> bool:
+    """Whether all row groups that are named stay, up to the last record or a footer."""
+    if output.num_whole < len(candidates.row_groups) or output.verification.copies_damaged_at:
+        return False
+    return candidates.cut_end is not None or (candidates.prefix_end is not None and candidates.last is not None)
 
 
 async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:

@@ -67,17 +67,18 @@ def _worth(copy: Reconstruction) -> tuple[bool, bool, bool, int, int, int]:
 async def _add_row_groups(best: Reconstruction, others: Iterable[Reconstruction]) -> None:
     """Add the row groups that only another copy has, where the best has none, and those that it knows better."""
     for other in others:
-        if other.contents is None or best.contents is None:
-            continue
-        if str(other.contents.schema) != str(best.contents.schema):
-            continue  # its columns are made up
-        for row_group in other.row_groups:
+        for row_group in other.row_groups if _have_same_columns(best, other) else ():
             mine = [one for one in best.row_groups if one.overlaps(row_group) or one.ordinal == row_group.ordinal]
-            if mine and not _is_guess_of(mine, row_group):
-                continue
-            if await _alike_in(best, other, row_group) is not False:
+            if (not mine or _is_guess_of(mine, row_group)) and await _alike_in(best, other, row_group) is not False:
                 kept = [one for one in best.row_groups if one not in mine]
                 best.row_groups = tuple(sorted([*kept, row_group], key=lambda one: one.ordinal))
+
+
+def _have_same_columns(one: Reconstruction, other: Reconstruction) -> bool:
+    """Whether both have the same schema; columns that are made up differ."""
+    if one.contents is None or other.contents is None:
+        return False
+    return str(one.contents.schema) == str(other.contents.schema)
 
 
 def _is_guess_of(mine: Sequence[LocatedRowGroup], row_group: LocatedRowGroup) -> bool:

@@ -183,11 +183,14 @@ class PageScanner:
         stated = [chunk for chunk in located.chunks if chunk is not None and chunk.pages is None]
         if not stated:
             return salvaged
-        # Where bytes are missing somewhere, what is broken may be where: pages before it are in others' places.
-        broken = self._source.is_view and any(chunk is not None and not chunk.is_whole for chunk in salvaged)
-        broken |= any(chunk.read.range.end > self._data_end for chunk in stated)
-        displaced = is_displaced(salvaged, beyond=broken or await goes_beyond(salvaged, self._read_beside))
-        return without_displaced(salvaged) if displaced else salvaged
+        beyond = self._is_broken(stated, salvaged) or await goes_beyond(salvaged, self._read_beside)
+        return without_displaced(salvaged) if is_displaced(salvaged, beyond=beyond) else salvaged
+
+    def _is_broken(self, stated: Sequence[LocatedChunk], salvaged: Sequence[SalvagedChunk | None]) -> bool:
+        """Whether bytes may be missing before a chunk that is not whole, so that pages lie in the places of others."""
+        if self._source.is_view and any(chunk is not None and not chunk.is_whole for chunk in salvaged):
+            return True
+        return any(chunk.read.range.end > self._data_end for chunk in stated)
 
     async def _read_beside(self, _: ChunkRead, place: ByteRange) -> memoryview:
         return await self._source.read(ByteRange(place.start, min(place.end, self._source.info.size)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -63,11 +63,8 @@ async def verify_data(
     options, scanner, scanned = await _scan_damaged(reconstruction, options, damaged)
     corrected = await as_pages_tell(reconstruction, scanned, scanner)
     scanned |= corrected.found
-    positions = reconstruction.positions
-    recovered = {positions[ordinal] for ordinal in corrected.found if ordinal in positions}
-    data = [replace(one, costs_rows=False) if one.where.row_group in recovered else one for one in data]
     return Verification(
-        findings=(*data, *corrected.findings, *copies),
+        findings=(*_costs_of(data, reconstruction.positions, corrected.found), *corrected.findings, *copies),
         scanned=scanned,
         lost=tuple(_count_again(reconstruction, scanned)),
         copies_damaged_at=tuple(finding.start or 0 for finding in copies),
@@ -77,6 +74,13 @@ async def verify_data(
         chunk_records_damaged_at=await _damaged_chunk_records(reconstruction),
         seen=seen,
     )
+
+
+def _costs_of(data: Iterable[Finding], positions: Mapping[int, int], corrected: Collection[int]) -> Iterator[Finding]:
+    """Findings, which cost no rows where their row group could be corrected."""
+    recovered = {positions[ordinal] for ordinal in corrected if ordinal in positions}
+    for finding in data:
+        yield replace(finding, costs_rows=False) if finding.where.row_group in recovered else finding
 
 
 async def _scan_damaged(
