@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_ret
 from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
-from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
+from resilient_pq.recovery.damaged_object import Location, open_source
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction, understand
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
 from resilient_pq.recovery.evidence.strategy import Strategy
@@ -180,8 +180,13 @@ async def salvage(
     if not locations:
         raise SchemaError("src is an empty list; name at least one copy")
     reached = storage_options if dst_storage_options is None else dst_storage_options
-    opened = _opened(locations, storage_options, options.id_of_file)
-    async with opened as sources, place_of(dst, reached, retry=WRITING) as (store, key):
+    async with AsyncExitStack() as stack:
+        file_id = options.id_of_file
+        sources = [
+            await stack.enter_async_context(await open_source(location, storage_options, file_id))
+            for location in locations
+        ]
+        store, key = await stack.enter_async_context(place_of(dst, reached, retry=WRITING))
         permissions = permissions_of(source.info for source in sources)
         target = Target(store, key, options.overwrite, options.make_folder, permissions)
         for source in sources:
@@ -221,17 +226,6 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
             return await _recover(reconstruction, request, None)
 
 
-@asynccontextmanager
-async def _opened(
-    locations: Sequence[Location], storage_options: Mapping[str, Any] | None, file_id: bytes | None
-) -> AsyncIterator[list[DamagedObject]]:
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(await open_source(location, storage_options, file_id))
-            for location in locations
-        ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Request:
     """What a caller wants of a recovery."""
@@ -268,13 +262,13 @@ async def _recover(reconstruction: Reconstruction, request: _Request, progress: 
 
 
 async def _publish_columns(output: OutputContents, target: Target, report: Report) -> Report:
-    outputs = await publish_columns(output, target)
-    assert report.kept is not None
+    outputs, contents = await publish_columns(output, target), output.reconstruction.contents
+    assert report.kept is not None and contents is not None
     return replace(
         report,
         kept=replace(report.kept, output=None, outputs=outputs),
         next=tuple(command("check", url) for url in outputs.values()),
-        notes=await _find_open_uploads(target.store, {one.key for _, one in targets_of(output.schema, target)}),
+        notes=await _find_open_uploads(target.store, {one.key for _, one in targets_of(contents.schema, target)}),
     )
 
 
@@ -328,7 +322,7 @@ def _choose_output(reconstruction: Reconstruction, verification: Verification, o
 def _refuse_losses(output: OutputContents, on_damage: OnDamage) -> None:
     """Raise where no row group is left of a file that had some, and where losses are an error."""
     ledger, reconstruction = output.ledger, output.reconstruction
-    if not output.rows.row_groups and not output.is_complete:
+    if not output.rows.row_groups and not (reconstruction.error is None and ledger.is_complete):
         raise _nothing_to_recover(reconstruction, output.findings, ledger)
     if on_damage is OnDamage.RAISE and not ledger.is_complete:
         raise RowsLostError(
@@ -341,6 +335,7 @@ def _refuse_losses(output: OutputContents, on_damage: OnDamage) -> None:
 def _report(output: OutputContents, target: Target) -> Report:
     """The report of what is written: its numbers and its outcome are those of the ledger."""
     reconstruction, ledger = output.reconstruction, output.ledger
+    assert reconstruction.contents is not None
     outcome = Outcome.SOUND if output.sound else Outcome.RECOVERED
     return Report(
         verb="recover",
@@ -351,7 +346,7 @@ def _report(output: OutputContents, target: Target) -> Report:
         size=reconstruction.source.info.size,
         findings=output.findings,
         next=(command("check", target.url),),
-        schema=str(output.schema),
+        schema=str(reconstruction.contents.schema),
         schema_from=reconstruction.schema_from,
         kept=Kept(target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),
     )

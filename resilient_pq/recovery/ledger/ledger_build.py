@@ -34,10 +34,11 @@ def build_ledger(
     assert reconstruction.contents is not None
     leaves = tuple(reconstruction.contents.schema.leaves)
     row_groups = number_row_groups(reconstruction.positions, verification, rows, on_damage)
-    sources = _origins(reconstruction.source, verification)
+    readings = [reconstruction.source, *(other.source for other in verification.options.alternates)]
+    sources = list({id(reading.origin): reading.origin for reading in readings}.values())
     numbers = {row_group.located.ordinal: row_group.number for row_group in row_groups}
     claims = RegionOverlaps(sources)
-    pages = list(_claim_pages(claims, reconstruction.source, verification, row_groups, leaves))
+    pages = list(_claim_pages(claims, readings, row_groups, leaves))
     columns = {leaf.column_path: leaf.ordinal for leaf in leaves}
     for rank, region in (
         *regions_of_metadata(reconstruction, verification, columns, numbers),
@@ -72,30 +73,20 @@ def build_empty_ledger(source: DamagedObject, reason: str) -> Ledger:
     return Ledger((LedgerSource(origin.url, size, origin.info.etag),), (), (), regions, rows)
 
 
-def _origins(source: DamagedObject, verification: Verification) -> list[DamagedObject]:
-    """The inputs as they lie, that which knows most first."""
-    origins: dict[int, DamagedObject] = {}
-    for one in (source, *(other.source for other in verification.options.alternates)):
-        origins.setdefault(id(one.origin), one.origin)
-    return list(origins.values())
-
-
 # -- pages -----------------------------------------------------------------------------------------
 
 
 def _claim_pages(
     claims: RegionOverlaps,
-    source: DamagedObject,
-    verification: Verification,
+    readings: Sequence[DamagedObject],
     row_groups: Iterable[RowGroupOutcome],
     leaves: tuple[Leaf, ...],
 ) -> Iterator[Region]:
     """Say where all pages lie; gives those that may lie nowhere."""
-    readings = [source, *(other.source for other in verification.options.alternates)]
     for row_group in row_groups:
         for region, fate in regions_of_row_group(row_group, leaves):
             if row_group.scanned is None:
-                claims.add(Rank.PAGES, region, source)
+                claims.add(Rank.PAGES, region, readings[0])
                 continue
             _claim_page(claims, readings, region, fate)
             yield region

@@ -326,19 +326,8 @@ def complete_regions(
     gaps: ByteUse = ByteUse.DEAD,
     reason: str | None = None,
 ) -> tuple[Region, ...]:
-    """Account for every byte of an input once."""
-    complete: list[Region] = []
-
-    def append(region: Region) -> None:
-        before = complete[-1] if complete else None
-        alike = before is not None and before.what == region.what and before.column == region.column
-        if before is not None and alike and before.page is None and before.num_rows is None:
-            joined = replace(before, end=region.end)
-            if joined == replace(region, start=before.start):
-                complete[-1] = joined
-                return
-        complete.append(region)
-
+    """The regions of an input in order, gaps between them filled as "unknown", and neighbours that are alike as one."""
+    pieces: list[Region] = []
     end = 0
     for region in sorted((region for region in regions if region.end != region.start), key=attrgetter("start", "end")):
         if region.source != source or not end <= region.start < region.end <= size:
@@ -348,9 +337,19 @@ def complete_regions(
                 where=Where(offset=region.start),
             )
         if end < region.start:
-            append(Region(source, end, region.start, gaps, "unknown", reason=reason))
-        append(region)
+            pieces.append(Region(source, end, region.start, gaps, "unknown", reason=reason))
+        pieces.append(region)
         end = region.end
     if end < size:
-        append(Region(source, end, size, gaps, "unknown", reason=reason))
+        pieces.append(Region(source, end, size, gaps, "unknown", reason=reason))
+    complete = pieces[:1]
+    for piece in pieces[1:]:
+        before = complete[-1]
+        alike = before.what == piece.what and before.column == piece.column
+        if alike and before.page is None and before.num_rows is None:
+            joined = replace(before, end=piece.end)
+            if joined == replace(piece, start=before.start):
+                complete[-1] = joined
+                continue
+        complete.append(piece)
     return tuple(complete)

@@ -12,7 +12,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Region
 from resilient_pq.recovery.ledger.region_overlaps import Rank
-from resilient_pq.recovery.verification.checksum_checks import Expected, expected_metadata
+from resilient_pq.recovery.verification.checksum_checks import expected_metadata
 from resilient_pq.recovery.verification.verification import Verification
 
 _RECORDS: Final = {
@@ -77,22 +77,19 @@ def _expected(
             header = headers.get(start)
             if header is not None and expected.kind is not None:
                 end = header.end
+            what = _OTHERS.get(expected.what, "index") if expected.kind is None else _RECORDS[expected.kind]
             position = expected.where.row_group
             where = (None if position is None else ordinals[position], expected.where.column)
             if start in damaged:
-                lost = Region(0, start, end, ByteUse.LOST, _what(expected), *where, reason=damaged[start])
+                lost = Region(0, start, end, ByteUse.LOST, what, *where, reason=damaged[start])
                 yield Rank.HARMED, lost
             else:
                 yield (
                     Rank.METADATA,
-                    Region(0, start, end, ByteUse.METADATA, _what(expected), *where, None, None, confidence),
+                    Region(0, start, end, ByteUse.METADATA, what, *where, None, None, confidence),
                 )
     except FormatError:
         return  # then the records that were found are all that tells
-
-
-def _what(expected: Expected) -> str:
-    return _OTHERS.get(expected.what, "index") if expected.kind is None else _RECORDS[expected.kind]
 
 
 def _whole_records(reconstruction: Reconstruction) -> set[int]:

@@ -119,7 +119,11 @@ def fates_of_rows(schema: Schema, outcome: RowGroupOutcome, first_row: int | Non
     rank[~keep] = -1
     is_nulled = np.logical_or.reduce([np.zeros(len(starts), np.bool_), *masks])
     reasons.chosen[keep & ~is_nulled] = -1
-    runs = _runs([keep, rank, reasons.chosen, *masks])
+    changes = np.zeros(len(starts), np.bool_)
+    changes[0] = True
+    for values in (keep, rank, reasons.chosen, *masks):
+        changes[1:] |= values[1:] != values[:-1]
+    runs = np.flatnonzero(changes)
     ends = [*starts[runs[1:]].tolist(), outcome.num_rows]
     for run, start, end in zip(runs.tolist(), starts[runs].tolist(), ends, strict=True):
         without = tuple(paths[leaf] for leaf, mask in nulled if mask[run])
@@ -134,15 +138,6 @@ def fates_of_rows(schema: Schema, outcome: RowGroupOutcome, first_row: int | Non
             confidence=_CONFIDENCE[rank[run]] if keep[run] else None,
             reason=why if why is not None or (keep[run] and not without) else NOT_FOUND,
         )
-
-
-def _runs(columns: Sequence[NDArray[Any]]) -> Ordinals:
-    """The positions at which any of some arrays of one length changes."""
-    changes = np.zeros(len(columns[0]), np.bool_)
-    changes[0] = True
-    for values in columns:
-        changes[1:] |= values[1:] != values[:-1]
-    return np.flatnonzero(changes)
 
 
 def _explain(reasons: _Reasons, outcome: RowGroupOutcome, paths: Sequence[str], starts: Ordinals) -> NDArray[np.int8]:

@@ -55,7 +55,9 @@ async def continued(source: DamagedObject, candidates: Candidates) -> FileLayout
 def _placed(candidate: Candidate, data: memoryview, file_id: bytes) -> PlacedRowGroup:
     """A row group in its place, with the indexes that its record has."""
     indexes = _offset_indexes(candidate.row_group, data, file_id)
-    return PlacedRowGroup(_without_indexes(candidate.row_group), candidate.end, indexes)
+    # As checkpoints name it: a final footer adds where its indexes lie, and their sums.
+    columns = [_without_index(chunk) for chunk in candidate.row_group.columns]
+    return PlacedRowGroup(replace(candidate.row_group, columns=columns), candidate.end, indexes)
 
 
 def own_keys(contents: Contents) -> dict[str, str | None]:
@@ -83,11 +85,6 @@ def _offset_indexes(row_group: RowGroup, data: memoryview, file_id: bytes) -> tu
     if len(record.chunks) != len(row_group.columns):
         return none
     return tuple(with_sums(chunk.offset_index, of) for chunk, of in zip(record.chunks, sums, strict=True))
-
-
-def _without_indexes(row_group: RowGroup) -> RowGroup:
-    """A row group as checkpoints name it: a final footer adds where its indexes lie, and their sums."""
-    return replace(row_group, columns=[_without_index(chunk) for chunk in row_group.columns])
 
 
 def _without_index(chunk: ColumnChunk) -> ColumnChunk:

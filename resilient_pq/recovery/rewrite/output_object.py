@@ -19,7 +19,6 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.resilience_records import RecordChain
-from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.location import without_query
 from resilient_pq.io.upload.abandoned_uploads import abort_after
@@ -133,22 +132,12 @@ class OutputContents:
     findings: tuple[Finding, ...]
 
     @property
-    def schema(self) -> Schema:
-        """The columns of the damaged file."""
-        assert self.reconstruction.contents is not None
-        return self.reconstruction.contents.schema
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the file ends as its writer ended it, and all of its rows are kept."""
-        return self.reconstruction.error is None and self.ledger.is_complete
-
-    @property
     def sound(self) -> bool:
         """Whether nothing at all is wrong with the file, so that it is copied as it is."""
+        if self.reconstruction.error is not None or not self.ledger.is_complete:
+            return False
         verification = self.verification
-        harmed = verification.scanned or verification.copies_damaged_at or self.reconstruction.keys_damaged
-        return self.is_complete and not harmed
+        return not (verification.scanned or verification.copies_damaged_at or self.reconstruction.keys_damaged)
 
     @property
     def lineage(self) -> str:
@@ -277,7 +266,7 @@ async def _behind(
         layout = await continued(source, whole)
         placed = {candidate.ordinal for candidate in whole.row_groups}
         rest = [kept for kept in output.rows.row_groups if kept.located.ordinal not in placed]
-        copied = await _lay(output, _draft(output, sink, layout), rest)
+        copied = await _lay(output, sink, layout, rest)
     unread = begun.num_bytes_unread if begun is not None and output.verification.unread else 0
     return Copied(end + copied, unread)
 
@@ -286,29 +275,30 @@ async def _anew(output: OutputContents, target: Target) -> Copied:
     """Everything in new places, with new records."""
     contents = output.reconstruction.contents
     assert contents is not None
-    keys = own_keys(contents)
-    layout = FileLayout(contents.schema, RecordChain(os.urandom(16)), keys, made_like=contents.metadata)
+    layout = FileLayout(contents.schema, RecordChain(os.urandom(16)), own_keys(contents), made_like=contents.metadata)
     sink = await target.store.create(target.key, target.options)
     async with completing(sink):
-        draft = _draft(output, sink, layout)
-        await draft.start()
-        copied = await _lay(output, draft, output.rows.row_groups)
-    return Copied(copied)
+        return Copied(await _lay(output, sink, layout, output.rows.row_groups, from_start=True))
 
 
-def _draft(output: OutputContents, sink: ObjectSink, layout: FileLayout) -> Draft:
-    assert output.reconstruction.contents is not None
-    return Draft(sink, layout, created_by=output.reconstruction.contents.metadata.created_by)
-
-
-async def _lay(output: OutputContents, draft: Draft, kept: Sequence[RowGroupOutcome]) -> int:
+async def _lay(
+    output: OutputContents,
+    sink: ObjectSink,
+    layout: FileLayout,
+    row_groups: Sequence[RowGroupOutcome],
+    *,
+    from_start: bool = False,
+) -> int:
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
     source, contents = output.reconstruction.source, output.reconstruction.contents
     assert contents is not None
+    draft = Draft(sink, layout, created_by=contents.metadata.created_by)
+    if from_start:
+        await draft.start()
     scanner = PageScanner(source, output.verification.options, contents)
     rewriter = RowGroupRewriter(source, contents, scanner, output.reconstruction.positions)
     copied = 0
-    for row_group in kept:
+    for row_group in row_groups:
         leaves = iter(contents.schema.leaves)
         async with aclosing(rewriter.chunks(row_group, contents.schema.leaves)) as chunks:
             async for chunk, size in chunks:

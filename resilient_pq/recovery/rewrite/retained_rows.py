@@ -56,11 +56,6 @@ class RowGroupOutcome:
         return self.num_rows if self.choice is None else self.choice.num_rows
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the output has it: without rows only where it had none."""
-        return self.choice is None or self.choice.num_rows > 0
-
-    @property
     def keep(self) -> Mask | None:
         """Which rows are kept; None for all."""
         return None if self.choice is None else self.choice.keep
@@ -115,8 +110,8 @@ class RetainedRows:
 
     @cached_property
     def row_groups(self) -> tuple[RowGroupOutcome, ...]:
-        """The row groups that the output has."""
-        return tuple(outcome for outcome in self.outcomes if outcome.is_kept)
+        """The row groups that the output has: one without rows only where it had none."""
+        return tuple(each for each in self.outcomes if each.choice is None or each.choice.num_rows)
 
     @cached_property
     def num_rows(self) -> int:

@@ -49,8 +49,10 @@ async def examine_row_groups(
 ) -> AsyncGenerator[Finding, None]:
     """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already."""
     objects = source.objects(contents)
-    total = _bytes_to_examine(source, contents)
-    done = 0
+    done, total = 0, source.info.size
+    if contents.data_files:
+        chunks = [chunk.meta_data for row_group in contents.metadata.row_groups for chunk in row_group.columns]
+        total = max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
     seen, shapes = {} if seen is None else seen, _Shapes(contents)
     async with aclosing(examined(objects, _chunks(objects, contents, seen, shapes))) as found:
         async for subject, findings in found:
@@ -166,14 +168,6 @@ def _examine_chunk(
     return findings
 
 
-def _bytes_to_examine(source: DamagedObject, contents: Contents) -> int:
-    if not contents.data_files:
-        return source.info.size
-    row_groups = contents.metadata.row_groups
-    chunks = [chunk.meta_data for row_group in row_groups for chunk in row_group.columns]
-    return max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
-
-
 async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Finding | None]) -> Finding | None:
     """What stands against reading a data file that a summary names; None where nothing does."""
     if file is None:
@@ -189,7 +183,7 @@ async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Fi
 
 async def examine_metadata(source: DamagedObject, contents: Contents) -> AsyncGenerator[Finding, None]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
-    places = await off_loop(contents.num_chunks, lambda: list(expected_metadata(contents)))
+    places: list[Expected] = await off_loop(contents.num_chunks, list, expected_metadata(contents))
     async with aclosing(examine_places(source, contents, places)) as findings:
         async for finding in findings:
             yield finding

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from resilient_pq.io import ObjectRange
 from resilient_pq.off_event_loop import Turns
@@ -22,6 +23,9 @@ _WAVE = 4096
 _SIDE_BY_SIDE = min(4, os.cpu_count() or 1)
 #: Less than this is examined at once where it is quick: handing it to a thread would take longer.
 _QUICK_BYTES = 64 * 1024
+
+
+_Examination: TypeAlias = asyncio.Future[list[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +69,16 @@ async def _examined(
 ) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
     places = [step.place for step in wave if isinstance(step, Subject)]
     turns = Turns()
-    working: deque[tuple[Subject | None, asyncio.Future[list[Finding]]]] = deque()
+    working: deque[tuple[Subject | None, _Examination]] = deque()
     try:
         async with aclosing(objects.fetch_places(places, in_order=True)) as arriving:
             for step in wave:
                 await turns.give_way()
                 if isinstance(step, Finding):
-                    working.append((None, _known([step])))
+                    working.append((None, _begin(objects, None, memoryview(b""), [step])))
                 else:
                     _, data = await anext(arriving)
-                    working.append((step, _begun(objects, step, data)))
+                    working.append((step, _begin(objects, step, data, [])))
                     del data
                 while len(working) >= _SIDE_BY_SIDE:
                     subject, task = working[0]
@@ -90,17 +94,16 @@ async def _examined(
         await asyncio.gather(*(task for _, task in working), return_exceptions=True)
 
 
-def _known(findings: list[Finding]) -> asyncio.Future[list[Finding]]:
-    known: asyncio.Future[list[Finding]] = asyncio.get_running_loop().create_future()
-    known.set_result(findings)
-    return known
-
-
-def _begun(objects: ChunkObjects, subject: Subject, data: memoryview) -> asyncio.Future[list[Finding]]:
-    """What is wrong with the bytes of a subject: known at once where that is quick, and nothing is."""
-    if not subject.quick or data.nbytes >= _QUICK_BYTES:
-        return asyncio.ensure_future(_examined_twice(objects, subject, data))
-    return asyncio.ensure_future(_examined_again(objects, subject)) if subject.examine(data) else _known([])
+def _begin(objects: ChunkObjects, subject: Subject | None, data: memoryview, findings: list[Finding]) -> _Examination:
+    """What is wrong with the bytes of a subject: known at once where that is quick, and nothing is, or before."""
+    if subject is not None:
+        if not subject.quick or data.nbytes >= _QUICK_BYTES:
+            return asyncio.ensure_future(_examined_twice(objects, subject, data))
+        if subject.examine(data):
+            return asyncio.ensure_future(_examined_again(objects, subject))
+    done: _Examination = asyncio.get_running_loop().create_future()
+    done.set_result(findings)
+    return done
 
 
 async def _examined_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:

@@ -55,10 +55,12 @@ async def verify_data(
 ) -> Verification:
     """Read the data of all row groups, and scan those that are not whole; `unread` skips those that footers name."""
     source, data, copies, seen = reconstruction.source, list[Finding](), list[Finding](), Seen()
-    if reconstruction.candidates is not None and not unread:
-        named = reconstruction.candidates.contents
+    named = None if reconstruction.candidates is None else reconstruction.candidates.contents
+    if named is not None and not unread:
         data = [finding async for finding in examine_row_groups(source, named, progress, seen)]
         copies = [finding async for finding in examine_metadata(source, named)]
+    # The metadata that a footer of ours leads to are examined, the magic among them.
+    has_own_footer = named is not None and named.footer.record is not None
     damaged = _damaged_positions(data) | of_unknown_codecs(reconstruction)
     options, scanner, scanned = await _scan_damaged(reconstruction, options, damaged)
     corrected = await as_pages_tell(reconstruction, scanned, scanner)
@@ -70,7 +72,7 @@ async def verify_data(
         copies_damaged_at=tuple(finding.start or 0 for finding in copies),
         options=options,
         unread=unread,
-        has_magic=not _has_own_footer(reconstruction) and await source.begins_with_magic(),
+        has_magic=not has_own_footer and await source.begins_with_magic(),
         chunk_records_damaged_at=await _damaged_chunk_records(reconstruction),
         seen=seen,
     )
@@ -112,11 +114,6 @@ def _count_again(reconstruction: Reconstruction, scanned: Mapping[int, ScannedRo
         for row_group in reconstruction.row_groups
     ]
     return [*reconstruction.losses(counted), *uncounted(stated, borne_out)]
-
-
-def _has_own_footer(reconstruction: Reconstruction) -> bool:
-    """Whether the metadata that a footer of ours leads to are examined, the magic among them."""
-    return reconstruction.candidates is not None and reconstruction.candidates.contents.footer.record is not None
 
 
 async def _damaged_chunk_records(reconstruction: Reconstruction) -> frozenset[int]:
