@@ -93,16 +93,7 @@ def _larger(window: ByteRange) -> int:
 
 @dataclass(slots=True)
 class DamagedObject:
-    """One object, one version of it.
-
-    Attributes:
-        store: Where it is.
-        key: Its key there.
-        url: Its name for people.
-        info: Its size and version; every read is pinned to them.
-        counters: Requests made and bytes moved.
-        file_id: That of the file which is meant, where the caller names one of several; None leaves that to the bytes.
-    """
+    """One object at one version; `file_id` names the file that is meant, where several lie in it."""
 
     store: ReadStore
     key: str
@@ -274,11 +265,7 @@ async def open_source(
 
 
 class SmallObject(BytesStore):
-    """Stands for a store, which the caller closes, and has one of its objects in memory; others are read there.
-
-    Attributes:
-        data: The bytes of the object.
-    """
+    """Stands for a store, which the caller closes, and has one of its objects in memory; others are read there."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, data: memoryview) -> None:
         """`read` is the way to get one."""

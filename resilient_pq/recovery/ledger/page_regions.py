@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from resilient_pq.damage.chunk_salvage import PageFate, RepairSource
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk
-from resilient_pq.recovery.ledger.ledger_model import ByteUse, Region
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Region
 from resilient_pq.recovery.ledger.row_fates import (
     NOTHING_FOUND,
     confidence_of_chunk,
@@ -83,73 +83,55 @@ def _chunk(outcome: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk, scanned: S
     )  # fmt: skip
 
 
+#: Use, repair, confidence, reason and rows kept of a page, as in `Region`.
+_Judgement: TypeAlias = tuple[ByteUse, str | None, Confidence | None, str | None, int | None]
+
+
 def _pages(outcome: RowGroupOutcome, leaf: Leaf, chunk: ScannedChunk) -> Iterator[PlacedRegion]:
     pages = chunk.pages or chunk.intact
     rows = place_pages(pages, outcome.num_rows)
     for number, (fate, (first, count)) in enumerate(zip(pages, rows, strict=True)):
-        if fate.reason is not None:
-            yield _lost(outcome, leaf, chunk, fate, number, first, count), fate
-        else:
-            yield _whole(outcome, leaf, chunk, fate, number, first, count), fate
+        judge = _judge_whole if fate.reason is None else _judge_lost
+        use, repair, confidence, reason, kept = judge(outcome, leaf.ordinal, chunk, fate, first, count)
+        what = "dictionary page" if fate.is_dictionary else "page"
+        region = Region(
+            0, fate.offset, fate.end, use, what, outcome.number, leaf.column_path, number,
+            repair, confidence, reason, first, count, kept,
+        )  # fmt: skip
+        yield region, fate
 
 
-def _lost(
-    outcome: RowGroupOutcome,
-    leaf: Leaf,
-    chunk: ScannedChunk,
-    fate: PageFate,
-    number: int,
-    first: int | None,
-    count: int | None,
-) -> Region:
+def _judge_lost(
+    outcome: RowGroupOutcome, leaf: int, _: ScannedChunk, fate: PageFate, first: int | None, count: int | None
+) -> _Judgement:
     """A page whose values are lost."""
     kept = None
     if first is not None and count is not None:
-        kept = outcome.rows_kept(leaf.ordinal, first, first + count)
+        kept = outcome.rows_kept(leaf, first, first + count)
     elif not fate.is_dictionary and not outcome.own_outputs:
-        # Which rows it held is not known; they are among those that its chunk lost.
-        kept = outcome.rows_nulled(leaf.ordinal, 0, outcome.num_rows) or None
-    return Region(
-        0, fate.offset, fate.end, ByteUse.LOST, _what(fate), outcome.number, leaf.column_path, number,
-        None, None, fate.reason, first, count, kept,
-    )  # fmt: skip
+        # It is not known which rows it held; they are among those that its chunk lost.
+        kept = outcome.rows_nulled(leaf, 0, outcome.num_rows) or None
+    return ByteUse.LOST, None, None, fate.reason, kept
 
 
-def _whole(
-    outcome: RowGroupOutcome,
-    leaf: Leaf,
-    chunk: ScannedChunk,
-    fate: PageFate,
-    number: int,
-    first: int | None,
-    count: int | None,
-) -> Region:
+def _judge_whole(
+    outcome: RowGroupOutcome, leaf: int, chunk: ScannedChunk, fate: PageFate, first: int | None, count: int | None
+) -> _Judgement:
     """A page whose values are there; kept or not."""
-    use, kept = ByteUse.DATA, None
     repair = None if fate.mending is None else str(fate.mending)
     reason = None if fate.mending is None else _WHY_REPAIRED[fate.mending]
     confidence = confidence_of_page(fate)
     if fate.is_dictionary:
-        if outcome.num_rows and not outcome.rows_kept(leaf.ordinal, 0, outcome.num_rows):
-            use, reason = ByteUse.LOST, _OF_OTHERS
-    elif first is None or count is None:
-        use, reason = ByteUse.LOST, _UNPLACED
-    else:
-        kept = outcome.rows_kept(leaf.ordinal, first, first + count)
-        unfinished = chunk.present is not None and not chunk.present[first : first + count].any()
-        if kept and outcome.rows_nulled(leaf.ordinal, first, first + count) == kept:
-            return Region(
-                0, fate.offset, fate.end, ByteUse.LOST, "page", outcome.number, leaf.column_path, number,
-                None, None, _UNFINISHED if unfinished else _OF_GROUP, first, count, kept,
-            )  # fmt: skip
-        if kept < count:
-            reason = _UNFINISHED if unfinished else _OF_OTHERS
-            use = ByteUse.DATA if kept else ByteUse.LOST
-    return Region(
-        0, fate.offset, fate.end, use, _what(fate), outcome.number, leaf.column_path, number,
-        repair, confidence, reason, first, count, kept,
-    )  # fmt: skip
-
-
-def _what(fate: PageFate) -> str:
-    return "dictionary page" if fate.is_dictionary else "page"
+        if outcome.num_rows and not outcome.rows_kept(leaf, 0, outcome.num_rows):
+            return ByteUse.LOST, repair, confidence, _OF_OTHERS, None
+        return ByteUse.DATA, repair, confidence, reason, None
+    if first is None or count is None:
+        return ByteUse.LOST, repair, confidence, _UNPLACED, None
+    kept = outcome.rows_kept(leaf, first, first + count)
+    unfinished = chunk.present is not None and not chunk.present[first : first + count].any()
+    if kept and outcome.rows_nulled(leaf, first, first + count) == kept:
+        return ByteUse.LOST, None, None, _UNFINISHED if unfinished else _OF_GROUP, kept
+    if kept == count:
+        return ByteUse.DATA, repair, confidence, reason, kept
+    use = ByteUse.DATA if kept else ByteUse.LOST
+    return use, repair, confidence, _UNFINISHED if unfinished else _OF_OTHERS, kept

@@ -58,18 +58,7 @@ from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS, EncoderOptio
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a resumption was asked for, checked.
-
-    Attributes:
-        store: Where the file is.
-        key: Its name there.
-        options: How what comes is encoded.
-        sink_options: How it is stored.
-        upload_id: Which upload, where the caller chose one.
-        overwrite: Whether what stands under the name of the file may be replaced.
-        fencing: Whether the lease of the file is taken.
-        new_id: Of the file that is begun where nothing is stored; None where that is an error.
-    """
+    """What a resumption was asked for, checked; `new_id` is that of the file to begin where nothing is stored."""
 
     store: WriteStore
     key: str

@@ -87,7 +87,7 @@ async def _is_whole(source: DamagedObject, contents: Contents, candidate: Candid
     """Whether the checksums of a row group hold: of its chunks, and of all that stands between them."""
     alone = _named(contents, [candidate])
     try:
-        damages = [finding.damage async for finding in examine_row_groups(source, alone, None)]
+        damages = [finding.damage async for finding in examine_row_groups(source, alone, None, {})]
         places = expected_of_row_groups(alone)
         damages += [finding.damage async for finding in examine_places(source, alone, places)]
     except FormatError:

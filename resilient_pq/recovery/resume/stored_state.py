@@ -19,17 +19,7 @@ MAX_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class ResumeTarget:
-    """What a caller says of an object whose writing is to be resumed.
-
-    Attributes:
-        store: Where it is.
-        key: Its key.
-        upload_id: The upload that the caller chose; None where there is only one.
-        overwrite: Whether another object may be replaced.
-        fencing: Whether the lease is to be taken.
-        or_new: Whether a new file is begun where nothing is stored.
-        logged: File ids of uploads, hexadecimal, from a log of checkpoints: proof of which file they are.
-    """
+    """What a caller says of an object whose writing is to be resumed; `logged` has file ids of uploads."""
 
     store: MultipartStore
     key: str

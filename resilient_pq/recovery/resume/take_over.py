@@ -49,15 +49,7 @@ log = logging.getLogger("resilient_pq.recovery")
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """What the writer continues.
-
-    Attributes:
-        source: The unfinished object; None where nothing is stored.
-        contents: What it holds, or what is wrong with it.
-        lease: Held, where there is something to continue; None without fencing.
-        found: The epoch object as it is now; None where there is none.
-        standing: Another object, which a new file replaces; None where there is none.
-    """
+    """What a writer continues, if anything; a new file replaces another object that is `standing`."""
 
     source: DamagedObject | None
     contents: Contents | FormatError | None = None

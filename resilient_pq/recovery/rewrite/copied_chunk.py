@@ -26,13 +26,7 @@ _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a file has besides a chunk's pages, and what its checksums vouch for; None for what is missing.
-
-    Attributes:
-        column_index: Bounds of its data pages.
-        offset_index: Locations of its data pages, in the file that the chunk comes from.
-        bloom_filter: Its bloom filter as stored.
-    """
+    """The indexes and the bloom filter of a chunk, as far as their checksums hold."""
 
     column_index: ColumnIndex | None = None
     offset_index: OffsetIndex | None = None

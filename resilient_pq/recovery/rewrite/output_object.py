@@ -45,16 +45,7 @@ _COPY_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an output goes.
-
-    Attributes:
-        store: The store.
-        key: The key in it.
-        overwrite: Whether an object that is there is replaced.
-        make_folder: Whether its folder is made where there is none.
-        permissions: Of a local file: what others than its owner may do with it, at most; None for what the umask
-            leaves.
-    """
+    """Where an output goes; `permissions` are the most that others than its owner get of a local file."""
 
     store: WriteStore
     key: str
@@ -113,16 +104,7 @@ def _same_file(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OutputContents:
-    """What an output is made of.
-
-    Attributes:
-        reconstruction: The damaged file as its metadata describe it.
-        verification: What was found in its data.
-        rows: Which of its rows are kept.
-        lost: What is not kept.
-        ledger: What became of every byte and every row.
-        findings: What is not as it should be.
-    """
+    """What an output is made of, what of the damaged file is lost, and the account of both."""
 
     reconstruction: Reconstruction
     verification: Verification
@@ -171,12 +153,7 @@ class OutputContents:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How an output came about.
-
-    Attributes:
-        num_bytes: Bytes of the damaged file that went into it as they were.
-        num_bytes_unread: Those of them that the store copied itself, and that were not read before either.
-    """
+    """Bytes of the damaged file that an output has as they were, and those of them that the store copied unread."""
 
     num_bytes: int
     num_bytes_unread: int = 0

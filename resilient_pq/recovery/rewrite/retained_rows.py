@@ -98,12 +98,7 @@ def _running_count(mask: Mask) -> Ordinals:
 
 @dataclass(frozen=True)
 class RetainedRows:
-    """What goes into an output.
-
-    Attributes:
-        outcomes: All row groups, in order.
-        lost: What of the row groups is lost, in the order of the bytes.
-    """
+    """What goes into an output: the outcomes of all row groups, and what they lost in the order of the bytes."""
 
     outcomes: tuple[RowGroupOutcome, ...]
     lost: tuple[LostRegion, ...] = ()
@@ -151,12 +146,7 @@ def retain_rows(
 
 @dataclass(frozen=True, slots=True)
 class RowNumbers:
-    """The numbers that rows have in the damaged file.
-
-    Attributes:
-        first: The number of the first row of each row group, by its ordinal; they ascend, and each is of one row.
-        guessed: The first row group before which rows may be missing that nobody counted; None where all are counted.
-    """
+    """The first row of each row group by its ordinal, and the first row group before which rows were not counted."""
 
     first: Mapping[int, int]
     guessed: int | None

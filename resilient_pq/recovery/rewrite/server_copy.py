@@ -30,13 +30,7 @@ _READ_BYTES = 8 * MiB
 
 @dataclass(frozen=True, slots=True)
 class PrefixedSink:
-    """A sink that holds the first bytes of an object already; what is written next goes behind them.
-
-    Attributes:
-        sink: It ends like every sink: with `complete`, or with `abort`, which removes the upload.
-        num_bytes_unread: Bytes of the prefix that the store copied: they were not read here, and nothing was compared.
-            The rest of the prefix, less than a MiB where parts may be unequal, was read and sent.
-    """
+    """A sink that holds the first bytes of an object, and how many of them the store copied unread."""
 
     sink: ObjectSink
     num_bytes_unread: int

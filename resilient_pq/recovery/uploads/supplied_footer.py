@@ -22,15 +22,7 @@ from resilient_pq.version import MAKER
 
 @dataclass(frozen=True, slots=True)
 class SuppliedFooter:
-    """A footer, and what it keeps.
-
-    Attributes:
-        footer: ``FileMetaData | u32 length | PAR1``, to stand directly behind the bytes it was made for.
-        num_rows: Rows of the row groups that it names.
-        num_row_groups: Those row groups.
-        rows_dropped: Rows of the row groups that do not lie within the bytes.
-        row_groups_dropped: Those row groups.
-    """
+    """A footer that stands behind the bytes it was made for, and how many rows and row groups it keeps."""
 
     footer: bytes
     num_rows: int

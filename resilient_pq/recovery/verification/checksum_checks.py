@@ -95,12 +95,7 @@ def _contradictions(stated: Stated, data: LeafData) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class PagesSeen:
-    """The pages of column chunks that are sound.
-
-    Attributes:
-        verified: Those whose bytes a checksum vouches for.
-        decoded: Those that have none, and decode: a changed value would not be seen.
-    """
+    """How many pages of sound chunks a checksum covers, and how many without one were decoded."""
 
     verified: int = 0
     decoded: int = 0
@@ -145,16 +140,7 @@ def _finding(error: ResilientPQError, where: Where, place: ByteRange, *, costs_r
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Metadata that a resilient file should hold at a place: a second copy, an index, or the magic.
-
-    Attributes:
-        what: In words.
-        range: Where it lies; a record may be followed by padding in it.
-        kind: Of the record; None for what is none.
-        crc: CRC32 of what is no record.
-        where: The place in the format's words.
-        file: The data file that it lies in; None for the file itself.
-    """
+    """Metadata that a resilient file should hold: a record of a kind, or bytes with a CRC32."""
 
     what: str
     range: ByteRange

@@ -45,7 +45,7 @@ Seen = dict[Place, PagesSeen]
 
 
 async def examine_row_groups(
-    source: DamagedObject, contents: Contents, progress: Progress | None, seen: Seen | None = None
+    source: DamagedObject, contents: Contents, progress: Progress | None, seen: Seen
 ) -> AsyncGenerator[Finding, None]:
     """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already."""
     objects = source.objects(contents)
@@ -53,7 +53,7 @@ async def examine_row_groups(
     if contents.data_files:
         chunks = [chunk.meta_data for row_group in contents.metadata.row_groups for chunk in row_group.columns]
         total = max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
-    seen, shapes = {} if seen is None else seen, _Shapes(contents)
+    shapes = _Shapes(contents)
     async with aclosing(examined(objects, _chunks(objects, contents, seen, shapes))) as found:
         async for subject, findings in found:
             for finding in findings:

@@ -124,13 +124,7 @@ class AlternateSource:
 
 @dataclass(frozen=True, slots=True)
 class SalvageOptions:
-    """Where whole bytes are looked for beyond those that lie in their place.
-
-    Attributes:
-        alternates: Where the same file can be read again.
-        repair: Turns single bits back; None leaves them.
-        keep_unplaced: Whether pages are kept whose place nothing proves.
-    """
+    """Where whole bytes are looked for: other sources, one flipped bit, pages whose place nothing proves."""
 
     alternates: tuple[AlternateSource, ...] = ()
     repair: Repair | None = None

@@ -30,13 +30,7 @@ _Examination: TypeAlias = asyncio.Future[list[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Bytes that may be damaged.
-
-    Attributes:
-        place: Where they lie.
-        examine: Gives what is wrong with them.
-        quick: Whether it takes no longer than the bytes are many; decoding does, as few bytes may hold many values.
-    """
+    """Bytes that may be damaged; `examine` finds out, which is `quick` where it decodes no values."""
 
     place: ObjectRange
     examine: Callable[[memoryview], list[Finding]]
