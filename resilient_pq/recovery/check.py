@@ -108,7 +108,7 @@ def _unfinished(source: DamagedObject, contents: Contents) -> Finding:
 
 
 async def _check_summary(source: DamagedObject, contents: Contents, progress: Progress | None) -> Report:
-    """Of a summary the row groups of all files that it names; pages of theirs are for their own check."""
+    """Check the row groups that a summary names, in the files that they lie in."""
     seen: Seen = {}
     findings = [finding async for finding in examine_row_groups(source, contents, progress, seen)]
     findings += [finding async for finding in examine_metadata(source, contents)]
@@ -154,18 +154,18 @@ def _next_commands(
 ) -> tuple[tuple[str, ...], ...]:
     """The commands to run after a check; none where there is nothing to do."""
     if contents is not None and contents.data_files:
-        commands = [_of_summary(url, finding) for finding in findings if finding.damage in _DAMAGES]
+        commands = [_command_for_summary(url, finding) for finding in findings if finding.damage in _DAMAGES]
         return tuple(dict.fromkeys(commands))
     if outcome is Outcome.NOTHING and is_summary_name(url):
         return (writing_again(url),)
-    # Of what a recovery made there is nothing more to be had.
+    # A recovery of what a recovery made finds nothing more.
     finished = outcome is Outcome.INCOMPLETE and contents is not None and contents.state is FileState.SALVAGED
     if finished or outcome not in (Outcome.DAMAGED, Outcome.INCOMPLETE):
         return ()
     return (command("recover", url, recovered_name(url)),) if lasts(url) else ()
 
 
-def _of_summary(url: str, finding: Finding) -> tuple[str, ...]:
+def _command_for_summary(url: str, finding: Finding) -> tuple[str, ...]:
     """A data file that is damaged is looked at by itself; a summary that speaks of others than are there is not."""
     file = finding.where.key
     if finding.damage is not Damage.CORRUPT or file in (None, url):

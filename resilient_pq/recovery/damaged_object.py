@@ -34,9 +34,9 @@ Location = str | os.PathLike[str] | tuple[Any, str]
 
 #: Objects up to this size are read whole: what is too small to be copied by a store is in memory then.
 SMALL_BYTES = 4 * MiB
-#: Of an object, asked for first: footers are rarely longer.
+#: The bytes at the end of an object that are read first: footers are rarely longer.
 TAIL_BYTES = 256 * KiB
-#: Bytes that are a piece of work (`off_loop`) for whoever searches them for something.
+#: Bytes that are a piece of work (`off_loop`) for a search.
 _PIECE = 256
 #: Bytes requested for a small read of a remote object, and the most where such reads follow one another.
 _FIRST_WINDOW = 64 * KiB
@@ -123,19 +123,16 @@ class DamagedObject:
 
     @property
     def is_view(self) -> bool:
-        """Whether its bytes are read where something else tells that they were written."""
+        """Whether a remap says where its bytes lie."""
         return self._view is not None
 
     @property
     def is_changed(self) -> bool:
-        """Whether its bytes are others than those of `origin`, so that nobody knows which lie where."""
+        """Whether its bytes differ from those of `origin`, so that their places are unknown."""
         return self._beneath is not None and (self._view is None or self._beneath.is_changed)
 
     def lies_at(self, place: ByteRange) -> Iterator[ByteRange]:
-        """Where bytes lie in `origin`, piece by piece; those that are nowhere are left out.
-
-        Of bytes that were changed before they were read, as by a transfer as text, no place is known.
-        """
+        """Where bytes lie in `origin`, piece by piece; those that are nowhere are left out."""
         if self._beneath is None:
             end = min(place.end, self.info.size)
             if place.start < end:
@@ -194,7 +191,7 @@ class DamagedObject:
         except UnsupportedError:
             if (await self.survey()).footer is None:
                 raise
-            # A damaged footer can look like one that is too new: our records tell.
+            # A damaged footer can look like one that is too new: our records decide.
             return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
 
     async def begins_with_magic(self) -> bool:
@@ -202,7 +199,7 @@ class DamagedObject:
         return bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size)))) == MAGIC
 
     async def survey(self) -> Survey:
-        """What the records of the object tell."""
+        """What the records of the object say."""
         return await self.drive(surveying.survey(self.info.size, self.file_id))
 
     async def drive(self, asking: Generator[ByteRange, memoryview, T]) -> T:
@@ -214,13 +211,13 @@ class DamagedObject:
         return cast(T, answer)
 
     async def with_bytes(self, data: bytes) -> DamagedObject:
-        """The same object with other bytes, in memory; the caller goes on closing this one."""
+        """The same object with other bytes, in memory; the caller closes this one."""
         store = BytesStore(self.store, self.info, data)
         info = await store.head(self.key)
         return DamagedObject(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self)
 
     def through(self, view: ByteRemap) -> DamagedObject:
-        """The same object, its bytes where they were written; the caller goes on closing this one."""
+        """The same object, its bytes where they were written; the caller closes this one."""
         store = RemappedStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
         return DamagedObject(

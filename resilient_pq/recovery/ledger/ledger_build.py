@@ -30,7 +30,7 @@ _ELSEWHERE = frozenset({RepairSource.OTHER_COPY, RepairSource.DISPLACED})
 def build_ledger(
     reconstruction: Reconstruction, verification: Verification, rows: RetainedRows, on_damage: OnDamage
 ) -> Ledger:
-    """Account for all that is known of a file."""
+    """Account for every byte of the inputs and for every row."""
     assert reconstruction.contents is not None
     leaves = tuple(reconstruction.contents.schema.leaves)
     row_groups = number_row_groups(reconstruction.positions, verification, rows, on_damage)
@@ -65,7 +65,7 @@ def build_ledger(
 
 
 def build_empty_ledger(source: DamagedObject, reason: str) -> Ledger:
-    """The ledger of a file of which nothing can be told but that nothing is left."""
+    """The ledger of a file in which nothing was found."""
     origin = source.origin
     size = origin.info.size
     regions = (Region(0, 0, size, ByteUse.LOST, "unknown", reason=reason),) if size else ()

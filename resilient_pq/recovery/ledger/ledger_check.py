@@ -130,9 +130,9 @@ def _check_row_counts(ledger: Ledger) -> Iterator[str]:
     for after in _overlapping([fate for fate in ledger.rows if fate.first_row is not None]):
         yield f"{_describe_rows(after)}: told of twice"
     for ordinal, num_rows in enumerate(ledger.row_groups):
-        told = [fate.num_rows for fate in ledger.rows if fate.row_group == ordinal]
-        if num_rows is not None and (None in told or sum(count or 0 for count in told) != num_rows):
-            yield f"row group {ordinal}: {told} rows are told of, it has {num_rows}"
+        counts = [fate.num_rows for fate in ledger.rows if fate.row_group == ordinal]
+        if num_rows is not None and (None in counts or sum(count or 0 for count in counts) != num_rows):
+            yield f"row group {ordinal}: {counts} rows are told of, it has {num_rows}"
 
 
 def _overlapping(runs: Sequence[T]) -> Iterator[T]:
@@ -168,7 +168,7 @@ def _rows_among(region: Region, kept: Sequence[tuple[int, int]]) -> int:
 
 
 def _kept_rows(ledger: Ledger, ordinal: int, column: str | None) -> list[tuple[int, int]] | None:
-    """The rows of a row group that are kept, as ranges within it; None where that cannot be told."""
+    """The rows of a row group that are kept, as ranges within it; None where rows before them are not counted."""
     before = ledger.row_groups[:ordinal]
     fates = [fate for fate in ledger.rows if fate.row_group == ordinal]
     if None in before or any(fate.first_row is None or fate.num_rows is None for fate in fates):

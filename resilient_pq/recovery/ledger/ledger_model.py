@@ -13,7 +13,7 @@ from typing import Any
 
 from resilient_pq.errors import RecoveryError, Where
 
-#: What of a region can hold values, and so has a state.
+#: Regions that hold values, and so have a state.
 PAGES = frozenset({"page", "dictionary page", "chunk"})
 
 
@@ -31,7 +31,7 @@ class ByteUse(StrEnum):
 
 
 class Confidence(StrEnum):
-    """Why what was kept is believed to be what was written."""
+    """Why what was kept is taken for what was written."""
 
     CHECKSUM = "checksum"
     """A checksum holds that was written with it."""
@@ -68,7 +68,7 @@ class PageState(StrEnum):
 class Region:
     """Bytes of the input.
 
-    A page whose bytes lie in several places has a region for each of them, which tell the same of it.
+    A page whose bytes lie in several places has a region for each of them, which say the same of it.
 
     Attributes:
         source: Which of the inputs, from 0.
@@ -83,7 +83,8 @@ class Region:
         page: Ordinal of the page in its chunk, the dictionary page included; None outside of pages.
         mended: How a page was made whole that is not whole where it should lie: "header-copy", "dictionary-copy",
             "displaced", "other-copy" or "bit-repair"; None for all others.
-        confidence: Why it is believed; None for what is damaged or dead, and for metadata that nobody looked at.
+        confidence: Why it is taken for what was written; None for what is damaged or dead, and for metadata
+            that were not checked.
         reason: What was wrong with it: why it was lost, or had to be mended; None for all others.
         first_row: Row of the row group that the page begins with, 0 of a chunk that is whole; None outside of data
             pages, and where it is not known.
@@ -166,8 +167,8 @@ class RowsFate:
         kept: Whether they are in the output; in one of them, where each column has its own.
         nulled: Paths of the columns that lost their values of these rows: they got nulls there, or, where each
             column has its own output, are not in that column's.
-        method: Rung of the ladder that told of them (`Method`); None where nothing did.
-        confidence: Why they are believed; None where they were lost. The least of all columns'.
+        method: How their row group was located (`Method`); None where it was not.
+        confidence: Why they are taken for what was written, the least of all columns; None where they were lost.
         reason: Why they were lost, or got nulls.
     """
 
@@ -218,7 +219,7 @@ class Ledger:
         columns: Paths of the leaf columns, in the order of the schema.
         row_groups: Rows of each row group known of, by ordinal; None where the bytes do not tell.
         regions: Every byte of every input once, in order: of the first input from its first byte to its last, of the
-            second likewise. Of a page that several inputs have, the region in the first of them tells its fate.
+            second likewise. Of a page that several inputs have, the region in the first of them has its fate.
         rows: Every row known of once, in order.
         checkpoints: Offset, and rows before it, of each checkpoint found.
         missing: Pages of which no byte is in any input, each as an empty region of the first input where it should
@@ -275,10 +276,7 @@ class Ledger:
         return any(fate.num_rows is None for fate in self.rows)
 
     def pages(self) -> Iterator[Region]:
-        """Every page once, with the region that tells its fate: of all that have a state, those missing behind.
-
-        A chunk whose pages were not told apart, and that was kept, stands for all of them.
-        """
+        """Every page once, with the region that has its fate, missing pages last."""
         seen: set[tuple[int | None, str | None, int]] = set()
         chunks: dict[tuple[int | None, str | None], int] = {}
         for region in (*self.regions, *self.missing):

@@ -89,7 +89,7 @@ def _expected(
                     Region(0, start, end, ByteUse.METADATA, what, *where, None, None, confidence),
                 )
     except FormatError:
-        return  # then the records that were found are all that tells
+        return  # then only the records that were found count
 
 
 def _whole_records(reconstruction: Reconstruction) -> set[int]:
@@ -113,7 +113,7 @@ def _record(header: RecordHeader, *, whole: bool) -> RankedRegion:
 
 
 def _footer(reconstruction: Reconstruction) -> Iterator[Region]:
-    """The footer that tells of the file, where it is no record that a survey found."""
+    """The footer that was used, where it is no record that a survey found."""
     found, contents, size = reconstruction.found, reconstruction.contents, reconstruction.source.info.size
     if reconstruction.footer_whole and contents is not None:
         record = contents.footer.record
@@ -132,7 +132,7 @@ def _footer(reconstruction: Reconstruction) -> Iterator[Region]:
 
 
 def _indexes_of_others(contents: Contents, size: int) -> Iterator[RankedRegion]:
-    """Indexes and filters that no checksum covers: nobody looked at them."""
+    """Indexes and filters that no checksum covers, which were not checked."""
     for row_group in contents.metadata.row_groups:
         for column in row_group.columns:
             metadata = column.meta_data
@@ -148,7 +148,7 @@ def _indexes_of_others(contents: Contents, size: int) -> Iterator[RankedRegion]:
 
 
 def lost_areas(reconstruction: Reconstruction, verification: Verification) -> Iterator[RankedRegion]:
-    """Where something was lost that nobody can name."""
+    """Bytes in which something unknown was lost."""
     for region in verification.lost:
         if region.start < region.end:
             yield Rank.AREA, Region(0, region.start, region.end, ByteUse.LOST, "unknown", reason=region.reason)

@@ -35,7 +35,7 @@ PlacedRegion = tuple[Region, PageFate | None]
 
 
 def regions_of_row_group(outcome: RowGroupOutcome, leaves: tuple[Leaf, ...]) -> Iterator[PlacedRegion]:
-    """The pages of a row group; chunks whose pages nobody told apart as they are."""
+    """The pages of a row group, and as a whole the chunks that were not scanned."""
     for leaf in leaves:
         chunk = outcome.located.chunks[leaf.ordinal]
         if outcome.scanned is None:

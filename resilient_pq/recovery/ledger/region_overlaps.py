@@ -18,7 +18,7 @@ _PADDED = frozenset({"checkpoint", "footer"})
 
 
 class Rank(IntEnum):
-    """How surely something lies where it is said to lie; of two in one place the lower is believed."""
+    """How sure the place of a region is; of two in one place the lower rank wins."""
 
     PAGES = 0
     """Pages that were found whole there."""
@@ -56,13 +56,13 @@ class RegionOverlaps:
 
     def regions(self) -> tuple[Region, ...]:
         """Every byte of every input once."""
-        told: list[Region] = []
+        regions: list[Region] = []
         for number, size in enumerate(self._sizes):
             taken: list[Region] = []
             for claims in self._claims[number]:
                 taken = _added(taken, claims)
-            told += _padding_named(complete_regions(size, taken, source=number))
-        return tuple(told)
+            regions += _padding_named(complete_regions(size, taken, source=number))
+        return tuple(regions)
 
 
 def _added(taken: list[Region], claims: list[Region]) -> list[Region]:

@@ -1,6 +1,6 @@
-"""`resume` and `create_or_resume`: go on with a file that its writer left unfinished. An async shell.
+"""`resume` and `create_or_resume`: continue a file that its writer left unfinished. An async shell.
 
-What is in place stays there, byte for byte; the writer goes on behind it with the same file id and the next epoch.
+What is in place stays there, byte for byte; the writer continues behind it with the same file id and the next epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from resilient_pq.io.upload.lease import told_of_loss
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
-from resilient_pq.recovery.resume.resume_layout import continued
+from resilient_pq.recovery.resume.resume_layout import layout_behind
 from resilient_pq.recovery.resume.resume_local import was_torn_at_once, whole_prefix
 from resilient_pq.recovery.resume.resume_upload import new_upload, up_to_checkpoint
 from resilient_pq.recovery.resume.stored_state import ResumeTarget
@@ -75,10 +75,10 @@ class _Request:
         return Where(key=self.store.url_of(self.key))
 
     async def behind(self, source: DamagedObject, candidates: Candidates) -> Resumed:
-        """What a writer needs to go on behind the bytes that are in place."""
+        """What a writer needs to continue behind the bytes that are in place."""
         contents = candidates.contents
         ingest = Ingest.from_file(contents.schema, contents.key_value)
-        return Resumed(FileEncoder(await continued(source, candidates), self.options), ingest)
+        return Resumed(FileEncoder(await layout_behind(source, candidates), self.options), ingest)
 
 
 def resume(

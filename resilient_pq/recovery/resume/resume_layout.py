@@ -1,4 +1,4 @@
-"""The layout of a file that is gone on with: what is in place stays where it is. An async shell.
+"""The layout of a file that a writer continues: what is in place stays there. An async shell.
 
 Resuming an unfinished file and recovering one whose end alone is lost do the same here.
 """
@@ -25,12 +25,10 @@ from resilient_pq.recovery.verification.checksum_checks import record_range
 from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 
 
-async def continued(source: DamagedObject, candidates: Candidates) -> FileLayout:
-    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on.
-
-    The records of the row groups say where their data pages lie, so these indexes are kept. What the column indexes
-    say of the values stands nowhere before a final footer; the row groups in place have none.
-    """
+async def layout_behind(source: DamagedObject, candidates: Candidates) -> FileLayout:
+    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on."""
+    # The records of the row groups say where their data pages lie, so these indexes are kept. What the column
+    # indexes say of the values stands nowhere before a final footer; the row groups in place have none.
     last, end = candidates.last, candidates.prefix_end
     assert last is not None and end is not None
     contents = candidates.contents

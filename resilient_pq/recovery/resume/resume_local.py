@@ -1,4 +1,4 @@
-"""What of an unfinished file can stay in its place when it is gone on with. An async shell.
+"""The prefix of an unfinished file that stays in its place when it is resumed. An async shell.
 
 The rows before the newest checkpoint that was stored are taken as they are. What was written later a loss of power may
 have torn anywhere, so every byte of it is compared with its checksums first.
@@ -33,10 +33,7 @@ _MOST_TORN_BYTES = 1 * MiB
 
 
 async def whole_prefix(source: DamagedObject) -> Candidates:
-    """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix.
-
-    The bytes up to its `prefix_end` can stay; what stands behind them is of no use.
-    """
+    """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix."""
     survey = await source.survey()
     known = candidates_of_survey(survey)
     if known is None or survey.newest is None or survey.footer is None:
@@ -60,16 +57,15 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
             log.warning("%s: row group %d and what follows on it is torn", source.url, candidate.ordinal)
             del row_groups[position:]
             break
-    return await up_to(source, known, row_groups, footer.file_id)
+    return await prefix_of(source, known, row_groups, footer.file_id)
 
 
 def _stored_checkpoint(
     checkpoints: Sequence[KnownCheckpoint], newest: RecordHeader, footer: RecordHeader
 ) -> KnownCheckpoint:
-    """The newest checkpoint that certainly survives a loss of power: one that was written on behind.
-
-    A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint before it.
-    """
+    """The newest checkpoint that certainly survives a loss of power: one that was written on behind."""
+    # A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint
+    # before it.
     places = {known.offset: known for known in (_ANCHOR, *checkpoints)}
     if newest.offset != newest.newest_footer:
         # One that is not known, since it is damaged, is later than all that are.
@@ -103,7 +99,7 @@ def _named(contents: Contents, row_groups: Sequence[Candidate]) -> Contents:
     return replace(contents, footer=replace(contents.footer, metadata=metadata))
 
 
-async def up_to(
+async def prefix_of(
     source: DamagedObject, known: Candidates, row_groups: Sequence[Candidate], file_id: bytes
 ) -> Candidates:
     """What stays in place with these row groups, up to the last record that speaks of them."""
@@ -121,7 +117,7 @@ async def up_to(
 
 
 async def _header_at(source: DamagedObject, offset: int, file_id: bytes) -> RecordHeader:
-    """The header of a record that must be there, since what stands behind it was believed."""
+    """The header of a record that must be there, since what follows was found by it."""
     if offset + HEADER_SIZE > source.info.size:
         raise _damaged(source)
     header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))

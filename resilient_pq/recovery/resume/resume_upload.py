@@ -1,4 +1,4 @@
-"""Going on with an upload that its writer left open: complete it, copy it, go on. An async shell.
+"""Resumes an upload that its writer left open: completes it, copies it, continues the copy. An async shell.
 
 The parts of an upload cannot be read. So it is completed as far as its newest checkpoint, which ends the first writer's
 upload for good, and a new upload begins with its bytes, copied by the store itself.
@@ -48,15 +48,12 @@ log = logging.getLogger("resilient_pq.recovery")
 
 #: Bytes of an object in memory at one time when they are compared.
 _COMPARED_BYTES = 8 * MiB
-#: How often an upload is looked at that goes on changing, since its writer lives.
+#: How often an upload is listed that keeps changing, since its writer lives.
 _MAX_LISTINGS = 5
 
 
 async def completed_upload(store: MultipartStore, key: str, upload: str) -> ObjectInfo | None:
-    """Complete an upload of ours up to its newest checkpoint, where nothing has its name yet; without one, abort it.
-
-    In both cases a writer that is not dead can do nothing more.
-    """
+    """Complete an upload of ours up to its newest checkpoint, where nothing has its name yet; without one, abort it."""
     found = await parts_or_aborted(store, key, upload)
     if found is None:
         return None
@@ -121,7 +118,7 @@ async def complete_by_rule(store: MultipartStore, key: str, upload: str, instead
 
 
 async def begins_with(standing: DamagedObject, part: Part) -> bool:
-    """Whether the bytes of an object begin with those of a part; False where that cannot be told."""
+    """Whether the bytes of an object begin with those of a part; False where its checksum is unknown."""
     if part.size > standing.info.size:
         return False
     md5, crc = hashlib.md5(usedforsecurity=False), 0
@@ -142,14 +139,14 @@ def up_to_checkpoint(source: DamagedObject, contents: Contents | FormatError) ->
         ) from contents
     record = contents.footer.record
     if contents.state is not FileState.IN_PROGRESS or record is None:
-        raise ended(contents.state)
+        raise cannot_resume(contents.state)
     if record.kind not in (RecordKind.ANCHOR, RecordKind.CHECKPOINT) or record.end != source.info.size:
         raise RecoveryError("what was left does not end in a checkpoint", where=Where(key=source.url))
     return candidates_of_contents(contents)
 
 
-def ended(state: FileState | None) -> RecoveryError:
-    """The error that says why an object is nothing to go on with."""
+def cannot_resume(state: FileState | None) -> RecoveryError:
+    """The error that says why an object cannot be resumed."""
     if state is FileState.COMPLETE:
         return RecoveryError(
             "there is nothing to go on with: the file is complete",

@@ -1,7 +1,7 @@
 """Takes over the writing of an object on S3: first its lease, then what is stored. An async shell.
 
-The order is what matters. The lease is taken before the parts of any upload are listed: all that the writer before was
-told to be stored is in them then, and it is told so of nothing more.
+The lease is taken before the parts of any upload are listed: then they hold all rows that count as stored
+for the earlier writer, and no more count for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from resilient_pq.io.upload.abandoned_uploads import drop_upload, empty_uploads
 from resilient_pq.io.upload.lease import forget_epoch, told_of_loss
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
-from resilient_pq.recovery.resume.resume_upload import begins_with, completable, complete_by_rule, ended
+from resilient_pq.recovery.resume.resume_upload import begins_with, cannot_resume, completable, complete_by_rule
 from resilient_pq.recovery.resume.stored_state import (
     MAX_ROUNDS,
     ResumeTarget,
@@ -105,7 +105,7 @@ def _refuse_ended(target: ResumeTarget, state: StoredState) -> None:
         return
     what = "a complete file" if state.state is FileState.COMPLETE else "another object"
     if (not state.candidates or state.is_completed) and not target.or_new:
-        raise ended(state.state)
+        raise cannot_resume(state.state)
     if target.overwrite:
         return
     if target.or_new:
@@ -233,7 +233,7 @@ def _completed_now(target: ResumeTarget, upload: str | None) -> RecoveryError | 
         url = target.store.url_of(target.key)
         log.warning("%s: the upload %s held the whole file: it is complete now", url, upload)
     if not target.or_new:
-        return ended(FileState.COMPLETE)
+        return cannot_resume(FileState.COMPLETE)
     return AlreadyExistsError("the file is complete: its writer had sent all of it", hint="write another one beside it")
 
 

@@ -34,11 +34,7 @@ class Derived:
 
 
 def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> EncodedChunk:
-    """The chunk as it is, its offsets counted from its own first byte.
-
-    An OffsetIndex that is missing is made where every row is one entry of a page; a page of a nested v1 column does
-    not tell its rows. A ColumnIndex and a bloom filter are not made: it would take decoding the values.
-    """
+    """The chunk as it is, its offsets counted from its own first byte, with an OffsetIndex where pages tell rows."""
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     data = data[: pages[-1].end] if pages else data[:0]
     metadata = _of_pages(chunk.metadata, pages)
@@ -73,10 +69,7 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
 
 
 def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData:
-    """The metadata of a chunk; where they were made up of fewer pages than there are now, those of its pages.
-
-    So it is where no footer tells of a chunk, and a page of it was found elsewhere.
-    """
+    """The metadata of a chunk; where they were made up of fewer pages than there are now, those of its pages."""
     num_values = sum(page.num_values for page in pages if page.header.type in _DATA_PAGES)
     if num_values == metadata.num_values:
         return replace(metadata)

@@ -89,7 +89,7 @@ class Draft:
         await off_loop(num_chunks, self._check_footer, buffers, num_rows)
 
     def _check_footer(self, buffers: Buffers, num_rows: int) -> None:
-        """Open the file as whoever reads it will, by the last bytes that were pushed."""
+        """Open the file as a reader does, by the last bytes that were pushed."""
         tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
         contents = _opened(read_footer(tail, self._sink.position - len(tail)), num_rows)
         if not contents.verified:
@@ -142,7 +142,7 @@ def _opened(found: Footer | NeedBytes, num_rows: int) -> Contents:
 
 
 def _read_again(chunk: ChunkRead, parts: Sequence[memoryview], *, is_copy: bool) -> None:
-    """Read a chunk as whoever opens the output will."""
+    """Read a chunk as a reader of the output does."""
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     table = PageTable.read(data, chunk.range.start, chunk.num_values_to_read)
     last = table.page(len(table.rows) - 1) if table.rows else None

@@ -1,7 +1,7 @@
 """The object that a recovery writes. An async shell.
 
-Where the bytes that are kept begin with those of the damaged file, they stay where they are, and it goes on as the same
-file; otherwise row groups get new places in a new file.
+An output that begins with the bytes of the damaged file continues that file; in any other one all row groups get new
+places, and it is a new file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.ledger.ledger_model import Ledger
 from resilient_pq.recovery.report import Finding, LostRegion
-from resilient_pq.recovery.resume.resume_layout import continued, own_keys
-from resilient_pq.recovery.resume.resume_local import up_to
+from resilient_pq.recovery.resume.resume_layout import layout_behind, own_keys
+from resilient_pq.recovery.resume.resume_local import prefix_of
 from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
@@ -178,10 +178,7 @@ async def publish(output: OutputContents, target: Target, progress: Progress | N
 
 
 def may_be_unread(reconstruction: Reconstruction, target: Target) -> bool:
-    """Whether the store would copy row groups at the beginning of a torn file by itself.
-
-    Then they need not be read: what their checksums say of them is copied along.
-    """
+    """Whether the store would copy row groups at the beginning of a torn file by itself."""
     candidates = reconstruction.candidates
     if candidates is None or candidates.prefix_end is None or reconstruction.moved or not candidates.row_groups:
         return False
@@ -191,7 +188,7 @@ def may_be_unread(reconstruction: Reconstruction, target: Target) -> bool:
 
 
 async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
-    """What of the file stays in its place; None where everything gets a new one."""
+    """The row groups that stay in their places; None where all get new ones."""
     candidates, source = output.reconstruction.candidates, output.reconstruction.source
     record = None if candidates is None else candidates.contents.footer.record
     if candidates is None or record is None:
@@ -203,7 +200,7 @@ async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
     if not row_groups or not bytes_copied_unread(source, target.store, row_groups[-1].end, target.options):
         return None
     try:
-        return await up_to(source, candidates, row_groups, record.file_id)
+        return await prefix_of(source, candidates, row_groups, record.file_id)
     except RecoveryError:
         return None  # the record behind them is damaged
 
@@ -240,7 +237,7 @@ async def _behind(
     async with completing(sink):
         if begun is None:
             await _copy(source, sink, end)
-        layout = await continued(source, whole)
+        layout = await layout_behind(source, whole)
         placed = {candidate.ordinal for candidate in whole.row_groups}
         rest = [kept for kept in output.rows.row_groups if kept.located.ordinal not in placed]
         copied = await _lay(output, sink, layout, rest)

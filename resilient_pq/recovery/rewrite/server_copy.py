@@ -57,11 +57,7 @@ async def prefixed_sink(
     *,
     progress: Progress | None = None,
 ) -> PrefixedSink | None:
-    """Begin the output with the first bytes of the source, copied by the store itself.
-
-    The copies are pinned to the version of the source. What is left of the prefix behind its last whole MiB passes
-    through here; where the store wants equal parts, what is left behind the last of those.
-    """
+    """Begin the output with the first bytes of the source, copied by the store itself."""
     expected = bytes_copied_unread(source, store, prefix_end, options)
     if not expected:
         return None

@@ -1,4 +1,4 @@
-"""Each column of a damaged file in an output of its own, with the rows that it has left. An async shell.
+"""Writes each column of a damaged file to an output of its own, with the rows that it has left. An async shell.
 
 The rows of the outputs differ. A first column says which they are: their numbers in the damaged file, from 0; behind
 rows that nobody counted, numbers that only tell which values are of one row.
@@ -41,7 +41,7 @@ from resilient_pq.writer.file_layout import FileLayout
 
 #: Keys of other libraries that speak of all columns at once.
 _OF_ALL_COLUMNS = ("ARROW:schema", "pandas")
-#: Of the name of a column that go into that of its output; names of files have 255 in most file systems.
+#: Bytes of a column's name in the name of its output; most file systems allow 255 for all of that.
 _NAME_BYTES = 100
 #: Outputs that are open at one time, and bytes that their columns have in the input: sinks hold some of what they get.
 _MOST_OPEN = 128

@@ -1,6 +1,6 @@
 """Uploads that were begun and never completed: found, described and aborted. An async shell.
 
-What can be completed of one is told by `upload_rule`, and completed by `upload_completion`.
+`upload_rule` says which parts can be completed, and `upload_completion` completes them.
 """
 
 from __future__ import annotations

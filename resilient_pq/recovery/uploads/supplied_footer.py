@@ -1,4 +1,4 @@
-"""A footer for the bytes of an upload that nobody can read yet, from metadata that the caller supplies. Pure.
+"""A footer for the bytes of an upload that has none, from metadata that the caller supplies. Pure.
 
 A stranger's writer that keeps its metadata elsewhere, or writes the same file once more, can tell what lies in the
 parts of an upload. A footer with the row groups that lie there, sent as one more part, makes a Parquet file of them,
@@ -42,10 +42,7 @@ def supplied_contents(data: bytes) -> Contents:
 
 
 def fitted_footer(contents: Contents, num_bytes: int) -> SuppliedFooter:
-    """The footer with the row groups that lie within the first bytes of a file.
-
-    Page indexes and bloom filters that do not lie there are left out: readers do without.
-    """
+    """The footer with the row groups that lie within the first bytes of a file."""
     _refuse_unfit(contents)
     metadata = deepcopy(contents.metadata)
     kept: list[RowGroup] = []

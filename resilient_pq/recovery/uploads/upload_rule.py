@@ -42,11 +42,9 @@ class UploadParts:
 
     @property
     def fits_rule(self) -> bool:
-        """Whether the sizes are those that a writer of ours leaves.
-
-        Behind the open slot there may be parts of the next checkpoint already. All of them are full but one, which
-        ends where that checkpoint will.
-        """
+        """Whether the sizes are those that a writer of ours leaves."""
+        # Behind the open slot there may be parts of the next checkpoint already. All of them are full but
+        # one, which ends where that checkpoint will.
         if self.by_rule is None:
             return False
         behind = self.listed[len(self.by_rule) :]

@@ -39,10 +39,7 @@ class BitFlip:
 
 
 def flipped_bit(data: Any, stored_crc: int) -> BitFlip | None:
-    """The bit whose flip explains why bytes do not have the CRC32 that was stored for them.
-
-    It takes one pass over the bytes, and about 5 ms besides, however many there are.
-    """
+    """The bit whose flip explains why bytes do not have the CRC32 that was stored for them."""
     return flip_of(crc32(data) ^ stored_crc, len(data))
 
 

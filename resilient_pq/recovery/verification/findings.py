@@ -34,7 +34,7 @@ from resilient_pq.recovery.verification.checksum_checks import (
     expected_metadata,
     pages_seen,
 )
-from resilient_pq.recovery.verification.read_ahead import Subject, examined
+from resilient_pq.recovery.verification.read_ahead import Subject, examine_ahead
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
@@ -54,7 +54,7 @@ async def examine_row_groups(
         chunks = [chunk.meta_data for row_group in contents.metadata.row_groups for chunk in row_group.columns]
         total = max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
     shapes = _Shapes(contents)
-    async with aclosing(examined(objects, _chunks(objects, contents, seen, shapes))) as found:
+    async with aclosing(examine_ahead(objects, _chunks(objects, contents, seen, shapes))) as found:
         async for subject, findings in found:
             for finding in findings:
                 yield finding
@@ -73,7 +73,7 @@ async def _chunks(
     files: dict[str, Finding | None] = {}
     turns = Turns()
     for ordinal in range(len(contents.metadata.row_groups)):
-        told: set[str | None] = set()
+        reported: set[str | None] = set()
         stated = await _stated(objects, contents, ordinal)
         for leaf in contents.schema.leaves:
             await turns.give_way()
@@ -87,9 +87,9 @@ async def _chunks(
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
             if unusable is not None:
-                if chunk.file not in told:
+                if chunk.file not in reported:
                     yield replace(unusable, where=unusable.where.merged_with(Where(row_group=ordinal)))
-                told.add(chunk.file)
+                reported.add(chunk.file)
 
 
 class _Shapes:
@@ -197,7 +197,7 @@ async def examine_places(
     if record is None:
         return
     objects = source.objects(contents)
-    async with aclosing(examined(objects, _metadata(objects, places, record.file_id))) as found:
+    async with aclosing(examine_ahead(objects, _metadata(objects, places, record.file_id))) as found:
         async for _, findings in found:
             for finding in findings:
                 yield finding
@@ -212,7 +212,7 @@ async def _metadata(
     for expected in places:
         await turns.give_way()
         if await _unusable(objects, expected.file, files) is not None:
-            continue  # told with its chunks already
+            continue  # reported with its chunks already
         try:
             place = objects.place_in(expected.file, expected.range)
         except FormatError as error:

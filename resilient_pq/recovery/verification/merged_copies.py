@@ -1,8 +1,8 @@
 """Several copies of one file, of which each page is taken from whichever has it whole. An async shell.
 
-That two objects are copies of one file is shown, not believed: rows of two files must never be mixed, whatever a
-caller says of them. Records of ours have the id of their file. Of files of others what their footers say of the same
-row groups has to be the same, and so have most of the bytes that both still have.
+That two objects are copies of one file has to be shown: rows of two files must never be mixed. Records of ours have the
+id of their file. Of files of others the footers have to say the same of the same row groups, and most of the bytes that
+both copies still have must be the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import data_starts
 from resilient_pq.recovery.verification.page_scan import AlternateSource
 
-#: What tells of a row group as its writer did; the other rungs guess from what lies there.
+#: Methods that read what the writer said of a row group; the others guess from its bytes.
 _STATED = (Method.FOOTER, Method.CHECKPOINT, Method.ROW_GROUP_RECORD, Method.TORN_FOOTER)
 #: Places at which bytes of two copies are compared, and how many bytes at each. Damage is rarely spread over so many.
 _PLACES = 16
@@ -126,8 +126,8 @@ def _agreed(one: Iterable[LocatedRowGroup], other: Iterable[LocatedRowGroup]) ->
 
 def _tell_the_same(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
     if one.method in _STATED and other.method in _STATED:
-        told = [[_stated(chunk) for chunk in row_group.chunks] for row_group in (one, other)]
-        return one.num_rows == other.num_rows and told[0] == told[1]
+        stated = [[_stated(chunk) for chunk in row_group.chunks] for row_group in (one, other)]
+        return one.num_rows == other.num_rows and stated[0] == stated[1]
     return data_starts(one) == data_starts(other)
 
 
@@ -175,7 +175,7 @@ async def _alike(one: DamagedObject, other: DamagedObject, place: ByteRange) -> 
         first, second = await one.read(wanted), await other.read(wanted)
         for at in range(0, wanted.size, _PIECE_BYTES):
             mine, theirs = bytes(first[at : at + _PIECE_BYTES]), bytes(second[at : at + _PIECE_BYTES])
-            if len(set(mine)) > 1 and len(set(theirs)) > 1:  # a sector that was zeroed tells nothing
+            if len(set(mine)) > 1 and len(set(theirs)) > 1:  # a zeroed sector proves nothing
                 pieces += 1
                 same += mine == theirs
     return None if not pieces else same * 2 > pieces

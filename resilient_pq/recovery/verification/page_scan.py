@@ -49,7 +49,7 @@ class ScannedChunk:
 
     Attributes:
         located: Where it lies and what is stated of it.
-        pages: The fate of each page, its bytes let go: one without a reason is whole. None of a chunk that is whole
+        pages: The fate of each page, without its bytes: one without a reason is whole. None of a chunk that is whole
             in its place.
         present: For each row of the row group, whether its value is left; None where all are.
         intact: The pages of a chunk that is whole in its place, where its row group is not; none of others.

@@ -37,28 +37,25 @@ class Subject:
     quick: bool = False
 
 
-async def examined(
+async def examine_ahead(
     objects: ChunkObjects, steps: AsyncGenerator[Subject | Finding, None]
 ) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
-    """What is wrong with each subject, in order, while the next ones are fetched already.
-
-    What seems damaged is fetched once more before it is believed: it may have been damaged on the way.
-    """
+    """What is wrong with each subject, in order, while the next ones are fetched already."""
     wave: list[Subject | Finding] = []
     async with aclosing(steps):
         async for step in steps:
             wave.append(step)
             if len(wave) == _WAVE:
-                async with aclosing(_examined(objects, wave)) as found:
+                async with aclosing(_examine_wave(objects, wave)) as found:
                     async for each in found:
                         yield each
                 wave = []
-    async with aclosing(_examined(objects, wave)) as found:
+    async with aclosing(_examine_wave(objects, wave)) as found:
         async for each in found:
             yield each
 
 
-async def _examined(
+async def _examine_wave(
     objects: ChunkObjects, wave: Sequence[Subject | Finding]
 ) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
     places = [step.place for step in wave if isinstance(step, Subject)]
@@ -92,19 +89,19 @@ def _begin(objects: ChunkObjects, subject: Subject | None, data: memoryview, fin
     """What is wrong with the bytes of a subject: known at once where that is quick, and nothing is, or before."""
     if subject is not None:
         if not subject.quick or data.nbytes >= _QUICK_BYTES:
-            return asyncio.ensure_future(_examined_twice(objects, subject, data))
+            return asyncio.ensure_future(_examine_twice(objects, subject, data))
         if subject.examine(data):
-            return asyncio.ensure_future(_examined_again(objects, subject))
+            return asyncio.ensure_future(_examine_again(objects, subject))
     done: _Examination = asyncio.get_running_loop().create_future()
     done.set_result(findings)
     return done
 
 
-async def _examined_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:
+async def _examine_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:
     findings = await asyncio.to_thread(subject.examine, data)
     del data
-    return await _examined_again(objects, subject) if findings else findings
+    return await _examine_again(objects, subject) if findings else findings
 
 
-async def _examined_again(objects: ChunkObjects, subject: Subject) -> list[Finding]:
+async def _examine_again(objects: ChunkObjects, subject: Subject) -> list[Finding]:
     return await asyncio.to_thread(subject.examine, await objects.read_place(subject.place))

@@ -33,7 +33,7 @@ class Verification:
         copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
         options: Where whole bytes were looked for.
         unread: Whether the row groups that footers and records name were not read.
-        has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would tell.
+        has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would have it.
         chunk_records_damaged_at: Where, before chunks that no footer names, records lie whose payload is damaged.
         seen: The pages of each chunk that is whole, by the position of its row group in the footer, and the ordinal of
             its leaf.
@@ -137,10 +137,8 @@ async def _damaged_chunk_records(reconstruction: Reconstruction) -> frozenset[in
 
 
 async def _displaced_parts(reconstruction: Reconstruction) -> AlternateSource | None:
-    """The file with its parts where they were written, where its footer is whole but parts of it were moved.
-
-    The whole file is read for it, which one page that is lost is not worth: a part that was moved costs more.
-    """
+    """The file with its parts where they were written, where its footer is whole but parts of it were moved."""
+    # The whole file is read for it, which one page that is lost is not worth: a part that was moved costs more.
     file_id, source = reconstruction.file_id, reconstruction.source
     if file_id is None:
         return None
