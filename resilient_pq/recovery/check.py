@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import Where, located
+from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
@@ -85,9 +85,7 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
     rows = await off_loop(
         num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.DROP
     )
-    outcome = _outcome(reconstruction, contents, findings)
-    if outcome is Outcome.INCOMPLETE:
-        findings.append(_unfinished(reconstruction.source, contents))
+    outcome = _outcome(reconstruction.source, contents, reconstruction.error, findings)
     expected = contents.num_rows or reconstruction.error is not None or contents.state is FileState.IN_PROGRESS
     if not rows.num_rows and expected:
         outcome = Outcome.NOTHING
@@ -96,15 +94,15 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
     )
 
 
-def _outcome(reconstruction: Reconstruction, contents: Contents, findings: Sequence[Finding]) -> Outcome:
-    if reconstruction.error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
+def _outcome(source: DamagedObject, contents: Contents, error: FormatError | None, findings: list[Finding]) -> Outcome:
+    """The outcome of a file with rows; adds the finding that its writer did not finish it."""
+    if error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
         return Outcome.DAMAGED
-    return Outcome.SOUND if contents.state in (None, FileState.COMPLETE) else Outcome.INCOMPLETE
-
-
-def _unfinished(source: DamagedObject, contents: Contents) -> Finding:
+    if contents.state in (None, FileState.COMPLETE):
+        return Outcome.SOUND
     message = f"the file says of itself that it is {contents.state}"
-    return Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False)
+    findings.append(Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False))
+    return Outcome.INCOMPLETE
 
 
 async def _check_summary(source: DamagedObject, contents: Contents, progress: Progress | None) -> Report:
@@ -115,12 +113,7 @@ async def _check_summary(source: DamagedObject, contents: Contents, progress: Pr
     bad = {finding.where.row_group for finding in findings if finding.costs_rows}
     row_groups = await off_loop(contents.num_chunks, lambda: known_row_groups(candidates_of_contents(contents)))
     rows = RetainedRows(tuple(RowGroupOutcome(each) for each in row_groups if each.ordinal not in bad))
-    outcome = Outcome.SOUND
-    if any(finding.damage is not Damage.UNVERIFIED for finding in findings):
-        outcome = Outcome.DAMAGED
-    elif contents.state not in (None, FileState.COMPLETE):
-        outcome = Outcome.INCOMPLETE
-        findings.append(_unfinished(source, contents))
+    outcome = _outcome(source, contents, None, findings)
     if not rows.num_rows and contents.num_rows:
         outcome = Outcome.NOTHING
     return await off_loop(contents.num_chunks, _report, source, contents, outcome, rows, findings, seen)

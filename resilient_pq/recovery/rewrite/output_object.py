@@ -33,7 +33,7 @@ from resilient_pq.recovery.resume.resume_local import prefix_of
 from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
-from resilient_pq.recovery.rewrite.server_copy import bytes_copied_unread, prefixed_sink
+from resilient_pq.recovery.rewrite.server_copy import PrefixedSink, bytes_copied_unread, prefixed_sink
 from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.recovery.verification.verification import Verification
@@ -214,13 +214,10 @@ def _stays_whole(output: OutputContents, candidates: Candidates) -> bool:
 
 async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:
     """The bytes up to `end`, and nothing more."""
-    source, num_rows = output.reconstruction.source, output.rows.num_rows
+    source = output.reconstruction.source
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
-    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
-    async with completing(sink):
-        if begun is None:
-            await _copy(source, sink, end)
-        await check_end(source, end, num_rows)
+    async with _sink_behind(source, end, target, begun):
+        await check_end(source, end, output.rows.num_rows)
     return Copied(end)
 
 
@@ -233,10 +230,7 @@ async def _behind(
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
     if begun is None and output.verification.unread:
         return None
-    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
-    async with completing(sink):
-        if begun is None:
-            await _copy(source, sink, end)
+    async with _sink_behind(source, end, target, begun) as sink:
         layout = await layout_behind(source, whole)
         placed = {candidate.ordinal for candidate in whole.row_groups}
         rest = [kept for kept in output.rows.row_groups if kept.located.ordinal not in placed]
@@ -283,9 +277,16 @@ async def _lay(
     return copied
 
 
-async def _copy(source: DamagedObject, sink: ObjectSink, end: int) -> None:
-    for start in range(0, end, _COPY_BYTES):
-        await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+@asynccontextmanager
+async def _sink_behind(
+    source: DamagedObject, end: int, target: Target, begun: PrefixedSink | None
+) -> AsyncIterator[ObjectSink]:
+    """A sink that holds the first bytes of the source, which are read where the store did not copy them."""
+    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
+    async with completing(sink):
+        for start in range(0, end if begun is None else 0, _COPY_BYTES):
+            await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+        yield sink
 
 
 @asynccontextmanager
