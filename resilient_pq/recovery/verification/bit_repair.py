@@ -68,15 +68,6 @@ def with_bit_turned_back(data: Any, stored_crc: int) -> bytes | None:
     return None if flip is None else repaired(data, flip)
 
 
-def false_odds(num_bytes: int) -> float:
-    """How likely it is that random damage to so many bytes looks like one flipped bit.
-
-    That is 8 n / 2^32, and the 32 bits of the sum itself: 1 in 8,000 of a page of 64 KiB, 1 in 512 of one of 1 MiB.
-    Two flipped bits are never taken for one in pages of up to 11,446 bytes (the sum has Hamming distance 4 there).
-    """
-    return (8 * num_bytes + _CRC_BITS) / 2**32
-
-
 def _exponent(power: int) -> int:
     """The k for which x^k is `power`, which is not 0, by Pohlig and Hellman: one prime factor after another."""
     exponent, modulus = 0, 1
