@@ -38,8 +38,8 @@ from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES
 from resilient_pq.recovery.resume.resume_file import resume
+from resilient_pq.recovery.resume.resume_local import was_torn_at_once
 from resilient_pq.recovery.resume.resume_upload import completed_upload, parts_or_aborted
-from resilient_pq.recovery.resume.unstored_file import was_torn_at_once
 
 #: Files that are completed, or footers that are read, at one time.
 _MAX_CONCURRENCY: Final = 16

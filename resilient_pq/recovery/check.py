@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import Where, located
+from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
@@ -16,11 +16,11 @@ from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows, keep
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome, retain_rows
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
-from resilient_pq.recovery.verification.page_scan import Means
-from resilient_pq.recovery.verification.verification import examine
+from resilient_pq.recovery.verification.page_scan import SalvageOptions
+from resilient_pq.recovery.verification.verification import verify_data
 from resilient_pq.shell_commands import command, lasts
 
 #: Findings in the files of a summary after which there is something to do.
@@ -56,77 +56,66 @@ async def check(
     storage_options = with_retry(storage_options, retry)
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
-            known = await reconstruct(source)
-            if known.contents is not None and known.contents.data_files:
-                return await _check_summary(source, known.contents, progress)
-            return await _check(known, progress)
+            reconstruction = await reconstruct(source)
+            if reconstruction.contents is not None and reconstruction.contents.data_files:
+                return await _check_summary(source, reconstruction.contents, progress)
+            return await _check(reconstruction, progress)
 
 
 async def check_if_sound(url: Location) -> Report | None:
-    """The report of `check` where nothing is wrong with an object, found with little effort where something is.
-
-    Args:
-        url: As of `check`.
-
-    Returns:
-        The report; None where something seems to be wrong, and of a summary.
-
-    Raises:
-        UnsupportedError: The file is whole, but this version cannot read it.
-        StoreError: The object is not there, or the store could not give its bytes.
-    """
+    """The report of `check` where nothing is wrong with an object, found with little effort where something is."""
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
-            known = await reconstruct(source, only_footer=True)
-            if not known.footer_whole or known.contents is None or known.contents.data_files:
+            reconstruction = await reconstruct(source, only_footer=True)
+            contents = reconstruction.contents
+            if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None
-            report = await _check(known, None)
+            report = await _check(reconstruction, None)
             return report if report.outcome is Outcome.SOUND else None
 
 
-async def _check(known: Reconstruction, progress: Progress | None) -> Report:
-    contents = known.contents
+async def _check(reconstruction: Reconstruction, progress: Progress | None) -> Report:
+    contents = reconstruction.contents
     if contents is None:
-        return _report(known.source, None, Outcome.NOTHING, RetainedRows((), ()), list(known.findings), {})
-    examined = await examine(known, Means(), progress)
-    known = examined.known
-    findings = [*known.findings, *examined.findings]
-    num_chunks = known.num_chunks
-    rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, OnDamage.DROP)
-    outcome = _outcome(known, contents, findings)
-    if outcome is Outcome.INCOMPLETE:
-        findings.append(_unfinished(known.source, contents))
-    expected = contents.num_rows or known.error is not None or contents.state is FileState.IN_PROGRESS
+        return _report(
+            reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), list(reconstruction.findings), {}
+        )
+    verification = await verify_data(reconstruction, SalvageOptions(), progress)
+    reconstruction = verification.reconstruction
+    findings = [*reconstruction.findings, *verification.findings]
+    num_chunks = reconstruction.num_chunks
+    rows = await off_loop(
+        num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.DROP
+    )
+    outcome = _outcome(reconstruction.source, contents, reconstruction.error, findings)
+    expected = contents.num_rows or reconstruction.error is not None or contents.state is FileState.IN_PROGRESS
     if not rows.num_rows and expected:
         outcome = Outcome.NOTHING
-    return await off_loop(num_chunks, _report, known.source, contents, outcome, rows, findings, examined.seen)
+    return await off_loop(
+        num_chunks, _report, reconstruction.source, contents, outcome, rows, findings, verification.seen
+    )
 
 
-def _outcome(known: Reconstruction, contents: Contents, findings: Sequence[Finding]) -> Outcome:
-    if known.error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
+def _outcome(source: DamagedObject, contents: Contents, error: FormatError | None, findings: list[Finding]) -> Outcome:
+    """The outcome of a file with rows; adds the finding that its writer did not finish it."""
+    if error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
         return Outcome.DAMAGED
-    return Outcome.SOUND if contents.state in (None, FileState.COMPLETE) else Outcome.INCOMPLETE
-
-
-def _unfinished(source: DamagedObject, contents: Contents) -> Finding:
+    if contents.state in (None, FileState.COMPLETE):
+        return Outcome.SOUND
     message = f"the file says of itself that it is {contents.state}"
-    return Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False)
+    findings.append(Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False))
+    return Outcome.INCOMPLETE
 
 
 async def _check_summary(source: DamagedObject, contents: Contents, progress: Progress | None) -> Report:
-    """Of a summary the row groups of all files that it names; pages of theirs are for their own check."""
+    """Check the row groups that a summary names, in the files that they lie in."""
     seen: Seen = {}
     findings = [finding async for finding in examine_row_groups(source, contents, progress, seen)]
     findings += [finding async for finding in examine_metadata(source, contents)]
     bad = {finding.where.row_group for finding in findings if finding.costs_rows}
     row_groups = await off_loop(contents.num_chunks, lambda: locate_row_groups(candidates_of_contents(contents)))
-    rows = RetainedRows(tuple(RetainedRowGroup(known) for known in row_groups if known.ordinal not in bad), ())
-    outcome = Outcome.SOUND
-    if any(finding.damage is not Damage.UNVERIFIED for finding in findings):
-        outcome = Outcome.DAMAGED
-    elif contents.state not in (None, FileState.COMPLETE):
-        outcome = Outcome.INCOMPLETE
-        findings.append(_unfinished(source, contents))
+    rows = RetainedRows(tuple(RowGroupOutcome(each) for each in row_groups if each.ordinal not in bad))
+    outcome = _outcome(source, contents, None, findings)
     if not rows.num_rows and contents.num_rows:
         outcome = Outcome.NOTHING
     return await off_loop(contents.num_chunks, _report, source, contents, outcome, rows, findings, seen)
@@ -160,18 +149,18 @@ def _next_commands(
 ) -> tuple[tuple[str, ...], ...]:
     """The commands to run after a check; none where there is nothing to do."""
     if contents is not None and contents.data_files:
-        commands = [_of_summary(url, finding) for finding in findings if finding.damage in _DAMAGES]
+        commands = [_command_for_summary(url, finding) for finding in findings if finding.damage in _DAMAGES]
         return tuple(dict.fromkeys(commands))
     if outcome is Outcome.NOTHING and is_summary_name(url):
         return (writing_again(url),)
-    # Of what a recovery made there is nothing more to be had.
+    # A recovery of what a recovery made finds nothing more.
     finished = outcome is Outcome.INCOMPLETE and contents is not None and contents.state is FileState.SALVAGED
     if finished or outcome not in (Outcome.DAMAGED, Outcome.INCOMPLETE):
         return ()
     return (command("recover", url, recovered_name(url)),) if lasts(url) else ()
 
 
-def _of_summary(url: str, finding: Finding) -> tuple[str, ...]:
+def _command_for_summary(url: str, finding: Finding) -> tuple[str, ...]:
     """A data file that is damaged is looked at by itself; a summary that speaks of others than are there is not."""
     file = finding.where.key
     if finding.damage is not Damage.CORRUPT or file in (None, url):

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar, cast
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.resolve import reach
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -31,9 +31,11 @@ T = TypeVar("T")
 
 Location = str | os.PathLike[str] | tuple[Any, str]
 
-#: Of an object, asked for first: footers are rarely longer.
+#: Objects up to this size are read whole: what is too small to be copied by a store is in memory then.
+SMALL_BYTES = 4 * MiB
+#: The bytes at the end of an object that are read first: footers are rarely longer.
 TAIL_BYTES = 256 * KiB
-#: Bytes that are a piece of work (`off_loop`) for whoever searches them for something.
+#: Bytes that are a piece of work (`off_loop`) for a search.
 _PIECE = 256
 #: Bytes requested for a small read of a remote object, and the most where such reads follow one another.
 _FIRST_WINDOW = 64 * KiB
@@ -90,16 +92,7 @@ def _larger(window: ByteRange) -> int:
 
 @dataclass(slots=True)
 class DamagedObject:
-    """One object, one version of it.
-
-    Attributes:
-        store: Where it is.
-        key: Its key there.
-        url: Its name for people.
-        info: Its size and version; every read is pinned to them.
-        counters: Requests made and bytes moved.
-        file_id: That of the file which is meant, where the caller names one of several; None leaves that to the bytes.
-    """
+    """One object at one version; `file_id` names the file that is meant, where several lie in it."""
 
     store: ReadStore
     key: str
@@ -129,19 +122,16 @@ class DamagedObject:
 
     @property
     def is_view(self) -> bool:
-        """Whether its bytes are read where something else tells that they were written."""
+        """Whether a remap says where its bytes lie."""
         return self._view is not None
 
     @property
     def is_changed(self) -> bool:
-        """Whether its bytes are others than those of `origin`, so that nobody knows which lie where."""
+        """Whether its bytes differ from those of `origin`, so that their places are unknown."""
         return self._beneath is not None and (self._view is None or self._beneath.is_changed)
 
     def lies_at(self, place: ByteRange) -> Iterator[ByteRange]:
-        """Where bytes lie in `origin`, piece by piece; those that are nowhere are left out.
-
-        Of bytes that were changed before they were read, as by a transfer as text, no place is known.
-        """
+        """Where bytes lie in `origin`, piece by piece; those that are nowhere are left out."""
         if self._beneath is None:
             end = min(place.end, self.info.size)
             if place.start < end:
@@ -151,13 +141,7 @@ class DamagedObject:
                 yield from self._beneath.lies_at(piece)
 
     async def read(self, place: ByteRange, *, again: bool = False) -> memoryview:
-        """The bytes of a range.
-
-        Args:
-            place: The range. What is small and remote is requested together with what follows, and kept for a while.
-            again: Whether the bytes are to come from the store, as those that came before may have been damaged on
-                the way.
-        """
+        """The bytes of a range."""
         if not place.size:
             return memoryview(b"")
         # What opens for threads is local: a request costs nothing there, and a neighbour may be on a bad sector.
@@ -187,12 +171,7 @@ class DamagedObject:
         return self._objects
 
     async def contents(self) -> Contents | FormatError:
-        """The footer at the object's end, understood; or what is wrong with it.
-
-        Raises:
-            UnsupportedError: The file is whole, but this version cannot read it.
-            StoreError: The store could not give the bytes.
-        """
+        """The footer at the object's end, understood; or what is wrong with it."""
         try:
             with located(Where(key=self.url)):
                 _, contents = await read_contents(self.store, self.key, tail_bytes=TAIL_BYTES, counters=self.counters)
@@ -211,7 +190,7 @@ class DamagedObject:
         except UnsupportedError:
             if (await self.survey()).footer is None:
                 raise
-            # A damaged footer can look like one that is too new: our records tell.
+            # A damaged footer can look like one that is too new: our records decide.
             return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
 
     async def begins_with_magic(self) -> bool:
@@ -219,7 +198,7 @@ class DamagedObject:
         return bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size)))) == MAGIC
 
     async def survey(self) -> Survey:
-        """What the records of the object tell."""
+        """What the records of the object say."""
         return await self.drive(surveying.survey(self.info.size, self.file_id))
 
     async def drive(self, asking: Generator[ByteRange, memoryview, T]) -> T:
@@ -231,13 +210,13 @@ class DamagedObject:
         return cast(T, answer)
 
     async def with_bytes(self, data: bytes) -> DamagedObject:
-        """The same object with other bytes, in memory; the caller goes on closing this one."""
+        """The same object with other bytes, in memory; the caller closes this one."""
         store = BytesStore(self.store, self.info, data)
         info = await store.head(self.key)
         return DamagedObject(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self)
 
     def through(self, view: ByteRemap) -> DamagedObject:
-        """The same object, its bytes where they were written; the caller goes on closing this one."""
+        """The same object, its bytes where they were written; the caller closes this one."""
         store = RemappedStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
         return DamagedObject(
@@ -267,16 +246,7 @@ def _asked(asking: Generator[ByteRange, memoryview, T], data: memoryview | None)
 async def open_source(
     location: Location, storage_options: Mapping[str, Any] | None, file_id: bytes | None = None
 ) -> DamagedObject:
-    """Find the object and pin its version.
-
-    Args:
-        location: The object.
-        storage_options: Credentials, endpoint and so on.
-        file_id: That of the file which is meant, where several lie in the object.
-
-    Raises:
-        StoreError: There is no such object, or the store refuses.
-    """
+    """Find the object and pin its version."""
     owns_store = not isinstance(location, tuple)
     store, key = await reach(location, storage_options)
     url = store.url_of(key)
@@ -288,3 +258,34 @@ async def open_source(
             await store.close()
         raise
     return DamagedObject(store, key, url, info, FetchCounters(), owns_store, file_id)
+
+
+class SmallObject(BytesStore):
+    """Stands for a store, which the caller closes, and has one of its objects in memory; others are read there."""
+
+    def __init__(self, store: ReadStore, info: ObjectInfo, data: memoryview) -> None:
+        """`read` is the way to get one."""
+        super().__init__(store, info, data)
+        self.data = data
+
+    @classmethod
+    async def read(cls, store: ReadStore, key: str) -> SmallObject | None:
+        """Read an object; None where it is not small after all."""
+        tail = await store.read_tail(key, SMALL_BYTES)
+        return None if tail.offset else cls(store, tail.info, memoryview(tail.data))
+
+    async def head(self, key: str) -> ObjectInfo:
+        """What an object is."""
+        return self._info if key == self._info.key else await self._store.head(key)
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """The last bytes."""
+        if key != self._info.key:
+            return await self._store.read_tail(key, size)
+        return await super().read_tail(key, size)
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        """Bytes of an object."""
+        if key != self._info.key:
+            return await self._store.read_range(key, start, end, pin=pin)
+        return await super().read_range(key, start, end, pin=pin)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -26,15 +26,16 @@ from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_ret
 from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
-from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
+from resilient_pq.recovery.damaged_object import Location, open_source
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
 from resilient_pq.recovery.evidence.strategy import Strategy
-from resilient_pq.recovery.ledger.ledger_build import ledger_of, nothing_kept
+from resilient_pq.recovery.ledger.ledger_build import build_empty_ledger, build_ledger
 from resilient_pq.recovery.ledger.ledger_model import Ledger
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.recovery.rewrite.output_object import (
+    Copied,
     OutputContents,
     Target,
     check_free,
@@ -43,13 +44,13 @@ from resilient_pq.recovery.rewrite.output_object import (
     permissions_of,
     publish,
 )
-from resilient_pq.recovery.rewrite.retained_rows import keep, numbering
-from resilient_pq.recovery.rewrite.split_columns import publish_apart, targets_of
+from resilient_pq.recovery.rewrite.retained_rows import find_guessed_numbers, retain_rows
+from resilient_pq.recovery.rewrite.split_columns import publish_columns, targets_of
 from resilient_pq.recovery.verification.bit_repair import with_bit_turned_back
 from resilient_pq.recovery.verification.findings import Progress
-from resilient_pq.recovery.verification.merged_copies import merged
-from resilient_pq.recovery.verification.page_scan import Means
-from resilient_pq.recovery.verification.verification import examine
+from resilient_pq.recovery.verification.merged_copies import merge_copies
+from resilient_pq.recovery.verification.page_scan import SalvageOptions
+from resilient_pq.recovery.verification.verification import Verification, verify_data
 from resilient_pq.shell_commands import command
 
 log = logging.getLogger("resilient_pq.recovery")
@@ -137,17 +138,9 @@ async def recover(
 
 @dataclass(frozen=True, slots=True)
 class RecoverOptions:
-    """How files are recovered: what `recover` takes, and what many files need besides.
+    """How files are recovered: what `recover` takes, and what a recovery of many files needs besides.
 
     Attributes:
-        on_damage: What is done with rows of which a value is lost.
-        schema: The columns of files that do not tell them.
-        schema_from: Another file of the same columns, of which the footer is read.
-        repair_bits: Turn single bits back where a checksum says which.
-        keep_unplaced: Keep pages whose place nothing proves.
-        file_id: Which file is meant, in hexadecimal digits.
-        verify: Read and compare also what a store could copy by itself.
-        overwrite: Replace what is there.
         only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
         make_folder: Make the folder of the output where there is none.
     """
@@ -165,11 +158,7 @@ class RecoverOptions:
 
     @property
     def id_of_file(self) -> bytes | None:
-        """`file_id` as bytes.
-
-        Raises:
-            SchemaError: It is none.
-        """
+        """`file_id` as bytes."""
         if self.file_id is None:
             return None
         if _FILE_ID.fullmatch(self.file_id) is None:
@@ -187,24 +176,18 @@ async def salvage(
     dst_storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """What `recover` does, and raises.
-
-    Args:
-        locations: Copies of the damaged object, or only itself.
-        dst: Where the output goes.
-        options: How.
-        siblings: Objects that are likely to have the same columns, the likeliest first. Where the damaged one does not
-            tell its schema, and none is given, it is that of the first of them that fits what is found.
-        storage_options: Credentials, endpoint and so on.
-        dst_storage_options: The same for `dst`; None means the same ones.
-        progress: Called now and then with the bytes examined and the bytes there are.
-    """
+    """What `recover` does, and raises."""
     policy = OnDamage.named(options.on_damage, list(OnDamage))
     if not locations:
         raise SchemaError("src is an empty list; name at least one copy")
     reached = storage_options if dst_storage_options is None else dst_storage_options
-    opened = _opened(locations, storage_options, options.id_of_file)
-    async with opened as sources, place_of(dst, reached, retry=WRITING) as (store, key):
+    async with AsyncExitStack() as stack:
+        file_id = options.id_of_file
+        sources = [
+            await stack.enter_async_context(await open_source(location, storage_options, file_id))
+            for location in locations
+        ]
+        store, key = await stack.enter_async_context(place_of(dst, reached, retry=WRITING))
         permissions = permissions_of(source.info for source in sources)
         target = Target(store, key, options.overwrite, options.make_folder, permissions)
         for source in sources:
@@ -216,31 +199,18 @@ async def salvage(
                 schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
             )
             others = Siblings(siblings, storage_options)
-            known, copies = await merged([await reconstruct(source, given, others) for source in sources])
+            copies = [await reconstruct(source, given, others) for source in sources]
+            reconstruction, alternates = await merge_copies(copies)
             repair = with_bit_turned_back if options.repair_bits else None
-            means = Means(copies, repair, options.keep_unplaced)
-            request = _Request(target, policy, options.verify, means, options.only_damaged)
-            report = await _recover(known, request, progress)
+            salvage_options = SalvageOptions(alternates, repair, options.keep_unplaced)
+            request = _Request(target, policy, options.verify, salvage_options, options.only_damaged)
+            report = await _recover(reconstruction, request, progress)
             assert report is not None
             return report
 
 
 async def salvage_if_sound(location: Location, dst: Location, options: RecoverOptions) -> Report | None:
-    """What `recover` does of an object that nothing is wrong with, found with little effort where something is.
-
-    Args:
-        location: The object.
-        dst: Where the output goes.
-        options: How.
-
-    Returns:
-        The report; None where something seems to be wrong, and nothing was done.
-
-    Raises:
-        RecoveryError: As `recover`.
-        AlreadyExistsError: As `recover`.
-        StoreError: As `recover`.
-    """
+    """What `recover` does of an object that nothing is wrong with, found with little effort where something is."""
     policy = OnDamage.named(options.on_damage, list(OnDamage))
     async with await open_source(location, None) as source, place_of(dst, None) as (store, key):
         permissions = permissions_of([source.info])
@@ -249,23 +219,12 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):
-            known = await reconstruct(source, only_footer=True)
-            if not known.footer_whole or known.contents is None or known.contents.data_files:
+            reconstruction = await reconstruct(source, only_footer=True)
+            contents = reconstruction.contents
+            if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None
-            means = Means()
-            request = _Request(target, policy, True, means, options.only_damaged, only_sound=True)
-            return await _recover(known, request, None)
-
-
-@asynccontextmanager
-async def _opened(
-    locations: Sequence[Location], storage_options: Mapping[str, Any] | None, file_id: bytes | None
-) -> AsyncIterator[list[DamagedObject]]:
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(await open_source(location, storage_options, file_id))
-            for location in locations
-        ]
+            request = _Request(target, policy, True, SalvageOptions(), options.only_damaged, only_sound=True)
+            return await _recover(reconstruction, request, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,16 +234,70 @@ class _Request:
     target: Target
     on_damage: OnDamage
     verify: bool
-    means: Means
+    options: SalvageOptions
     only_damaged: bool
     only_sound: bool = False
 
 
-async def _recover(known: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
+async def _recover(reconstruction: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
     """The report; None where only what is sound was to be copied, and it is not."""
-    source, contents = known.source, known.contents
+    _refuse_without_rows(reconstruction)
+    unread = not request.verify and may_be_unread(reconstruction, request.target)
+    verification = await verify_data(reconstruction, request.options, progress, unread=unread)
+    reconstruction = verification.reconstruction
+    num_chunks = reconstruction.num_chunks
+    output = await off_loop(num_chunks, _choose_output, reconstruction, verification, request.on_damage)
+    if request.only_sound and not output.sound:
+        return None
+    _refuse_losses(output, request.on_damage)
+    report = await off_loop(num_chunks, _report, output, request.target)
+    if request.only_damaged and output.sound:
+        return replace(report, next=(), kept=Kept(None, 0, 0, 0))
+    if request.on_damage is OnDamage.COLUMNS and not output.sound:
+        return await _publish_columns(output, request.target, report)
+    if request.only_damaged:
+        await check_free(request.target)
+    copied = await publish(output, request.target, progress)
+    if copied is None:  # it has to be read after all, and then it is compared
+        return await _recover(reconstruction, replace(request, verify=True), progress)
+    return await _report_copied(report, copied, request.target)
+
+
+async def _publish_columns(output: OutputContents, target: Target, report: Report) -> Report:
+    outputs, contents = await publish_columns(output, target), output.reconstruction.contents
+    assert report.kept is not None and contents is not None
+    return replace(
+        report,
+        kept=replace(report.kept, output=None, outputs=outputs),
+        next=tuple(command("check", url) for url in outputs.values()),
+        notes=await _find_open_uploads(target.store, {one.key for _, one in targets_of(contents.schema, target)}),
+    )
+
+
+async def _report_copied(report: Report, copied: Copied, target: Target) -> Report:
+    assert report.kept is not None
+    kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
+    if report.size < target.options.part_bytes:
+        return replace(report, kept=kept)  # a recovery that was killed before began no upload
+    return replace(report, kept=kept, notes=await _find_open_uploads(target.store, {target.key}))
+
+
+async def _find_open_uploads(store: WriteStore, keys: Collection[str]) -> tuple[str, ...]:
+    """Warn of uploads for the names of outputs, which killed recoveries leave; none is removed, as one may be alive."""
+    notes = await uploads_left(store, keys)
+    for note in notes:
+        log.warning("%s", note)
+    return notes
+
+
+# -- decisions -------------------------------------------------------------------------------------
+
+
+def _refuse_without_rows(reconstruction: Reconstruction) -> None:
+    """Raise where nothing is known of the columns, and of a summary."""
+    source, contents = reconstruction.source, reconstruction.contents
     if contents is None:
-        raise _nothing(known, known.findings)
+        raise _nothing_to_recover(reconstruction, reconstruction.findings, None)
     if contents.data_files:
         again = " ".join(writing_again(source.url))
         raise RecoveryError(
@@ -292,98 +305,69 @@ async def _recover(known: Reconstruction, request: _Request, progress: Progress 
             where=Where(key=source.url),
             hint=f"recover those that are damaged, then write it again: {again}",
         )
-    unread = not request.verify and may_be_unread(known, request.target)
-    examined = await examine(known, request.means, progress, unread=unread)
-    known = examined.known
-    findings = (*known.findings, *examined.findings)
-    if request.on_damage is OnDamage.COLUMNS:
-        findings += tuple(numbering(known.row_groups, examined.found))
-    policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
-    num_chunks = known.num_chunks
-    rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, policy)
-    lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
-    ledger = await off_loop(num_chunks, ledger_of, known, examined, rows, request.on_damage)
-    whole = known.error is None and ledger.is_complete
-    sound = whole and not examined.found and not examined.copies_damaged_at and not known.keys_damaged
-    if request.only_sound and not sound:
-        return None
-    if not rows.row_groups and not whole:
-        raise _nothing(known, findings, ledger)
-    if not ledger.is_complete and request.on_damage is OnDamage.RAISE:
+
+
+def _choose_output(reconstruction: Reconstruction, verification: Verification, on_damage: OnDamage) -> OutputContents:
+    """Decide which rows are kept, and account for all bytes and rows."""
+    assert reconstruction.contents is not None
+    findings = (*reconstruction.findings, *verification.findings)
+    row_groups, scanned = reconstruction.row_groups, verification.scanned
+    if on_damage is OnDamage.COLUMNS:
+        findings += tuple(find_guessed_numbers(row_groups, scanned))
+    policy = OnDamage.DROP if on_damage is OnDamage.RAISE else on_damage
+    rows = retain_rows(reconstruction.contents.schema, row_groups, scanned, policy)
+    lost = tuple(sorted((*rows.lost, *verification.lost), key=lambda region: region.start))
+    ledger = build_ledger(reconstruction, verification, rows, on_damage)
+    return OutputContents(reconstruction, verification, rows, lost, ledger, findings)
+
+
+def _refuse_losses(output: OutputContents, on_damage: OnDamage) -> None:
+    """Raise where no row group is left of a file that had some, and where losses are an error."""
+    ledger, reconstruction = output.ledger, output.reconstruction
+    if not output.rows.row_groups and not (reconstruction.error is None and ledger.is_complete):
+        raise _nothing_to_recover(reconstruction, output.findings, ledger)
+    if on_damage is OnDamage.RAISE and not ledger.is_complete:
         raise RowsLostError(
-            f"{_in_words(ledger)}, and on_damage is 'raise'; nothing was written",
-            where=Where(key=source.url),
+            f"{_describe_losses(ledger)}, and on_damage is 'raise'; nothing was written",
+            where=Where(key=reconstruction.source.url),
             hint="keep all other rows: on_damage='drop' (--on-damage drop)",
         )
-    output = OutputContents(known, examined, rows, lost, ledger.rows_lost, sound)
-    report = await off_loop(num_chunks, _report, known, output, findings, request.target, ledger)
-    assert report.kept is not None
-    if request.only_damaged:
-        if sound:
-            return replace(report, next=(), kept=Kept(None, 0, 0, 0))
-        if policy is not OnDamage.COLUMNS:
-            await check_free(request.target)
-    if policy is OnDamage.COLUMNS and not sound:
-        outputs = await publish_apart(output, request.target)
-        kept = replace(report.kept, output=None, outputs=outputs)
-        names = {one.key for _, one in targets_of(contents.schema, request.target)}
-        next_commands = tuple(command("check", url) for url in outputs.values())
-        return replace(report, kept=kept, next=next_commands, notes=await _left_open(request.target.store, names))
-    copied = await publish(output, request.target, progress)
-    if copied is None:  # it has to be read after all, and then it is compared
-        return await _recover(known, replace(request, verify=True), progress)
-    kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
-    if source.info.size < request.target.options.part_bytes:
-        return replace(report, kept=kept)  # a recovery that was killed before began no upload
-    return replace(report, kept=kept, notes=await _left_open(request.target.store, {request.target.key}))
 
 
-async def _left_open(store: WriteStore, keys: Collection[str]) -> tuple[str, ...]:
-    """What there is to say of uploads for the names of outputs: a recovery that was killed leaves its own.
-
-    Whether one is still written to nobody can tell, so none is removed.
-    """
-    notes = await uploads_left(store, keys)
-    for note in notes:
-        log.warning("%s", note)
-    return notes
-
-
-def _report(
-    known: Reconstruction, output: OutputContents, findings: tuple[Finding, ...], target: Target, ledger: Ledger
-) -> Report:
+def _report(output: OutputContents, target: Target) -> Report:
     """The report of what is written: its numbers and its outcome are those of the ledger."""
-    assert known.contents is not None
+    reconstruction, ledger = output.reconstruction, output.ledger
+    assert reconstruction.contents is not None
     outcome = Outcome.SOUND if output.sound else Outcome.RECOVERED
     return Report(
         verb="recover",
-        url=known.source.url,
+        url=reconstruction.source.url,
         outcome=outcome if ledger.is_complete else Outcome.PARTIAL,
         num_rows=ledger.rows_kept,
         num_row_groups=len(output.rows.row_groups),
-        size=known.source.info.size,
-        findings=findings,
+        size=reconstruction.source.info.size,
+        findings=output.findings,
         next=(command("check", target.url),),
-        schema=str(known.contents.schema),
-        schema_from=known.schema_from,
+        schema=str(reconstruction.contents.schema),
+        schema_from=reconstruction.schema_from,
         kept=Kept(target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),
     )
 
 
-def _in_words(ledger: Ledger) -> str:
-    """What would be lost."""
+def _describe_losses(ledger: Ledger) -> str:
     if ledger.rows_lost == 0:
         return "values would be lost"
     return "rows would be lost" if ledger.rows_lost is None else f"{ledger.rows_lost:,} rows would be lost"
 
 
-def _nothing(known: Reconstruction, findings: Sequence[Finding], ledger: Ledger | None = None) -> NothingToRecoverError:
-    source, contents = known.source, known.contents
+def _nothing_to_recover(
+    reconstruction: Reconstruction, findings: Sequence[Finding], ledger: Ledger | None
+) -> NothingToRecoverError:
+    source, contents = reconstruction.source, reconstruction.contents
     size = source.info.size
     reason = findings[0].message if findings else "no row group is whole"
     damage = findings[0].damage if findings else Damage.UNFINISHED
     lost = (LostRegion(0, size, None, damage, reason),)
-    ledger = nothing_kept(source, reason) if ledger is None else ledger
     report = Report(
         verb="recover",
         url=source.url,
@@ -392,12 +376,20 @@ def _nothing(known: Reconstruction, findings: Sequence[Finding], ledger: Ledger 
         size=size,
         findings=tuple(findings),
         schema=None if contents is None else str(contents.schema),
-        kept=Kept(None, 0, 0, None if lost else 0, lost, ledger=ledger),
+        kept=Kept(None, 0, 0, None, lost, ledger=ledger or build_empty_ledger(source, reason)),
     )
-    hint = None if contents is None else "the schema is known: see the report"
-    if contents is None and known.identity is not None:
-        hint = known.identity.hint
-    made_up = known.given is None and known.torn_footer is None and known.schema_from is None
-    if Strategy.CARVING in known.tried and made_up and (hint is None or contents is not None):
-        hint = "the schema of a file of the same make may tell which columns its pages are of: --schema-from FILE"
-    return NothingToRecoverError(f"nothing to recover: {reason}", report=report, where=Where(key=source.url), hint=hint)
+    where = Where(key=source.url)
+    return NothingToRecoverError(
+        f"nothing to recover: {reason}", report=report, where=where, hint=_hint_at_schema(reconstruction)
+    )
+
+
+def _hint_at_schema(reconstruction: Reconstruction) -> str | None:
+    """What may help where nothing could be kept: the schema that is known, or another file's."""
+    contents, identity = reconstruction.contents, reconstruction.identity
+    if contents is None and identity is not None and identity.hint is not None:
+        return identity.hint
+    stated = (reconstruction.given, reconstruction.torn_footer, reconstruction.schema_from)
+    if Strategy.CARVING in reconstruction.tried and all(each is None for each in stated):
+        return "the schema of a file of the same make may tell which columns its pages are of: --schema-from FILE"
+    return None if contents is None else "the schema is known: see the report"

@@ -13,7 +13,7 @@ import resilient_pq as rpq
 from resilient_pq.bulk.file_task import RecoverOptions, check_one, recover_one
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Call, RecordingStore
-from resilient_pq.recovery.small_object import SmallObject
+from resilient_pq.recovery.damaged_object import SmallObject
 
 #: The ways of the fixture `files`, and the sound files.
 WAYS = [

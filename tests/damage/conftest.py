@@ -24,6 +24,7 @@ import xxhash
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 MAGIC = bytes.fromhex("d75250510d0a1a0a")
 NOT_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)
@@ -212,7 +213,7 @@ def accounted(recovery: Any) -> None:
         return
     assert recovery.kept is not None and recovery.kept.ledger is not None
     ledger = recovery.kept.ledger
-    assert ledger.check() == []
+    assert check_ledger(ledger) == []
     assert ledger.rows_kept == recovery.num_rows
     if recovery.outcome != rpq.Outcome.NOTHING:
         assert (None if ledger.uncounted else ledger.rows_lost) == recovery.kept.rows_lost

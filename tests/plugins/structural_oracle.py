@@ -19,6 +19,7 @@ from structural_originals import Matched, Original, values_of
 from structural_rows import UNVERIFIABLE, Failure, RowsTrial
 
 import resilient_pq as rpq
+from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 #: Findings that say of no byte that it is not as it was written.
 NO_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)
@@ -49,7 +50,7 @@ class Trial(RowsTrial):
         if report is None:
             return None
         ledger = report.kept.ledger
-        if wrong := ledger.check():
+        if wrong := check_ledger(ledger):
             self.fail("ledger does not add up", f"{what}: {wrong[0]}")
         lost = ledger.rows_lost
         if lost != report.kept.rows_lost:
@@ -62,7 +63,7 @@ class Trial(RowsTrial):
 
     def judge_nothing(self, what: str, report: rpq.Report) -> None:
         assert report.kept is not None and report.kept.ledger is not None
-        if wrong := report.kept.ledger.check():
+        if wrong := check_ledger(report.kept.ledger):
             self.fail("ledger does not add up", f"{what}: {wrong[0]}")
         if report.exit_code != 3 or report.num_rows or report.kept.num_rows:
             self.fail("counts", f"{what}: nothing, and exit {report.exit_code} with {report.num_rows} rows")

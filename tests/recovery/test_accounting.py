@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, PageState, Region
 
 POLICIES = ("drop", "null", "columns")
@@ -36,7 +37,7 @@ async def recovered(*copies: bytes, **options: Any) -> tuple[rpq.Report, Ledger,
     assert isinstance(report, rpq.Report)
     assert report.kept is not None and report.kept.ledger is not None
     ledger = report.kept.ledger
-    assert ledger.check() == []
+    assert check_ledger(ledger) == []
     assert {(source.url, source.size) for source in ledger.sources} == {
         (f"memory:{number}", len(data)) for number, data in enumerate(copies)
     }

@@ -13,14 +13,18 @@ from resilient_pq.checksum import crc32
 from resilient_pq.recovery.verification.bit_repair import (
     MAX_BYTES,
     BitFlip,
-    false_odds,
     flip_of,
     flipped_bit,
     repaired,
 )
 
-#: Bytes up to which two flipped bits never look like one; `false_odds` tells of it.
+#: Bytes up to which two flipped bits never look like one: the sum has Hamming distance 4 there.
 DISTANCE_4_BYTES = 11_446
+
+
+def false_odds(num_bytes: int) -> float:
+    """How likely it is that random damage to so many bytes, or to their sum, looks like one flipped bit."""
+    return (8 * num_bytes + 32) / 2**32
 
 
 def flipped(data: bytes, *bits: int) -> bytes:

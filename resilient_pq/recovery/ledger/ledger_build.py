@@ -15,11 +15,11 @@ from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, LedgerSource, Region, RowsFate
-from resilient_pq.recovery.ledger.metadata_regions import areas, regions_of_metadata
+from resilient_pq.recovery.ledger.metadata_regions import lost_areas, regions_of_metadata
 from resilient_pq.recovery.ledger.page_regions import regions_of_row_group
 from resilient_pq.recovery.ledger.region_overlaps import Rank, RegionOverlaps
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRows
-from resilient_pq.recovery.verification.row_group_outcome import RowGroupOutcome, fared, fates_of_rows
+from resilient_pq.recovery.ledger.row_fates import fates_of_rows, number_row_groups
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
 from resilient_pq.recovery.verification.verification import Verification
 
 _CHANGED: Final = "its bytes were changed, and could be changed back; which of them lie where was not followed"
@@ -27,46 +27,45 @@ _CHANGED: Final = "its bytes were changed, and could be changed back; which of t
 _ELSEWHERE = frozenset({RepairSource.OTHER_COPY, RepairSource.DISPLACED})
 
 
-def ledger_of(known: Reconstruction, examined: Verification, rows: RetainedRows, on_damage: OnDamage) -> Ledger:
-    """Account for all that is known of a file.
-
-    Args:
-        known: What is known of it.
-        examined: What was found in its data.
-        rows: What of them is kept, under that policy; DROP where it is RAISE.
-        on_damage: What was asked for.
-    """
-    assert known.contents is not None
-    leaves = tuple(known.contents.schema.leaves)
-    row_groups = fared(known, examined, rows, on_damage)
-    sources = _origins(known.source, examined)
-    numbers = {row_group.known.ordinal: row_group.number for row_group in row_groups}
+def build_ledger(
+    reconstruction: Reconstruction, verification: Verification, rows: RetainedRows, on_damage: OnDamage
+) -> Ledger:
+    """Account for every byte of the inputs and for every row."""
+    assert reconstruction.contents is not None
+    leaves = tuple(reconstruction.contents.schema.leaves)
+    row_groups = number_row_groups(reconstruction.positions, verification, rows, on_damage)
+    readings = [reconstruction.source, *(other.source for other in verification.options.alternates)]
+    sources = list({id(reading.origin): reading.origin for reading in readings}.values())
+    numbers = {row_group.located.ordinal: row_group.number for row_group in row_groups}
     claims = RegionOverlaps(sources)
-    pages = list(_claim_pages(claims, known.source, examined, row_groups, leaves))
+    pages = list(_claim_pages(claims, readings, row_groups, leaves))
     columns = {leaf.column_path: leaf.ordinal for leaf in leaves}
-    for rank, region in (*regions_of_metadata(known, examined, columns, numbers), *areas(known, examined)):
-        claims.add(rank, region, known.source)
-    if known.source.is_changed:
+    for rank, region in (
+        *regions_of_metadata(reconstruction, verification, columns, numbers),
+        *lost_areas(reconstruction, verification),
+    ):
+        claims.add(rank, region, reconstruction.source)
+    if reconstruction.source.is_changed:
         size = sources[0].info.size
         changed = Region(0, 0, size, ByteUse.DATA, "unknown", confidence=Confidence.DECODED, reason=_CHANGED)
         claims.add(Rank.REST, changed, sources[0])
     regions = claims.regions()
-    num_rows, fates = _rows(known, row_groups, examined.lost)
+    num_rows, fates = _rows(reconstruction, row_groups, verification.lost)
     return Ledger(
         sources=tuple(LedgerSource(source.url, source.info.size, source.info.etag) for source in sources),
         columns=tuple(columns),
         row_groups=num_rows,
         regions=regions,
         rows=fates,
-        checkpoints=_checkpoints(known),
+        checkpoints=_checkpoints(reconstruction),
         missing=_missing(regions, pages),
         on_damage=str(on_damage),
-        num_rows=None if known.end is None else known.end.num_rows,
+        num_rows=None if reconstruction.end is None else reconstruction.end.num_rows,
     )
 
 
-def nothing_kept(source: DamagedObject, reason: str) -> Ledger:
-    """The ledger of a file of which nothing can be told but that nothing is left."""
+def build_empty_ledger(source: DamagedObject, reason: str) -> Ledger:
+    """The ledger of a file in which nothing was found."""
     origin = source.origin
     size = origin.info.size
     regions = (Region(0, 0, size, ByteUse.LOST, "unknown", reason=reason),) if size else ()
@@ -74,30 +73,20 @@ def nothing_kept(source: DamagedObject, reason: str) -> Ledger:
     return Ledger((LedgerSource(origin.url, size, origin.info.etag),), (), (), regions, rows)
 
 
-def _origins(source: DamagedObject, examined: Verification) -> list[DamagedObject]:
-    """The inputs as they lie, that which knows most first."""
-    origins: dict[int, DamagedObject] = {}
-    for one in (source, *(other.source for other in examined.means.others)):
-        origins.setdefault(id(one.origin), one.origin)
-    return list(origins.values())
-
-
 # -- pages -----------------------------------------------------------------------------------------
 
 
 def _claim_pages(
     claims: RegionOverlaps,
-    source: DamagedObject,
-    examined: Verification,
+    readings: Sequence[DamagedObject],
     row_groups: Iterable[RowGroupOutcome],
     leaves: tuple[Leaf, ...],
 ) -> Iterator[Region]:
     """Say where all pages lie; gives those that may lie nowhere."""
-    readings = [source, *(other.source for other in examined.means.others)]
     for row_group in row_groups:
         for region, fate in regions_of_row_group(row_group, leaves):
-            if row_group.found is None:
-                claims.add(Rank.PAGES, region, source)
+            if row_group.scanned is None:
+                claims.add(Rank.PAGES, region, readings[0])
                 continue
             _claim_page(claims, readings, region, fate)
             yield region
@@ -138,10 +127,10 @@ def _has_values(region: Region) -> bool:
 
 
 def _rows(
-    known: Reconstruction, row_groups: Sequence[RowGroupOutcome], lost: Sequence[LostRegion]
+    reconstruction: Reconstruction, row_groups: Sequence[RowGroupOutcome], lost: Sequence[LostRegion]
 ) -> tuple[tuple[int | None, ...], tuple[RowsFate, ...]]:
     """The rows of each row group by its number, and what became of all rows."""
-    assert known.contents is not None
+    assert reconstruction.contents is not None
     gaps = {region.where.row_group: region for region in lost if region.where.row_group is not None}
     behind = [region for region in lost if region.where.row_group is None]
     counts: list[int | None] = []
@@ -150,16 +139,16 @@ def _rows(
     for row_group in row_groups:
         missing = row_group.number - len(counts)
         if missing > 0:
-            gap = gaps.pop(row_group.known.ordinal - missing, None)
+            gap = gaps.pop(row_group.located.ordinal - missing, None)
             rows = None if gap is None else gap.num_rows
             single = len(counts) if missing == 1 else None
             reason = "nothing names it" if gap is None else gap.reason
             fates.append(RowsFate(counted, rows, single, False, reason=reason))
             counts += [rows if single is not None else None] * missing
-        first_row = row_group.known.rows_before
-        rest = gaps.pop(row_group.known.ordinal, None)
+        first_row = row_group.located.rows_before
+        rest = gaps.pop(row_group.located.ordinal, None)
         counts.append(None if rest is not None else row_group.num_rows)
-        fates += fates_of_rows(known.contents.schema, row_group, first_row)
+        fates += fates_of_rows(reconstruction.contents.schema, row_group, first_row)
         counted = None if first_row is None else first_row + row_group.num_rows
         if rest is not None:
             fates.append(RowsFate(counted, rest.num_rows, row_group.number, False, reason=rest.reason))
@@ -169,13 +158,13 @@ def _rows(
     return tuple(counts), tuple(fates)
 
 
-def _checkpoints(known: Reconstruction) -> tuple[tuple[int, int], ...]:
+def _checkpoints(reconstruction: Reconstruction) -> tuple[tuple[int, int], ...]:
     """Where the checkpoints lie that were found, or that a footer names, and the rows before each."""
-    assert known.contents is not None
-    found = {place.offset: place.num_rows for place in known.contents.checkpoints}
-    found |= {h.offset: h.num_rows for h in known.headers.values() if h.kind == RecordKind.CHECKPOINT}
+    assert reconstruction.contents is not None
+    found = {place.offset: place.num_rows for place in reconstruction.contents.checkpoints}
+    found |= {h.offset: h.num_rows for h in reconstruction.headers.values() if h.kind == RecordKind.CHECKPOINT}
     places = []
     for offset, num_rows in found.items():
-        pieces = list(known.source.lies_at(ByteRange(offset, offset + 1)))
+        pieces = list(reconstruction.source.lies_at(ByteRange(offset, offset + 1)))
         places += [(piece.start, num_rows) for piece in pieces]
     return tuple(sorted(places))

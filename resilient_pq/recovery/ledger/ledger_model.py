@@ -8,28 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from resilient_pq.errors import RecoveryError, Where
 
-#: What of a region can hold values, and so has a state.
+#: Regions that hold values, and so have a state.
 PAGES = frozenset({"page", "dictionary page", "chunk"})
-#: Whatever else a region can be.
-OTHERS = frozenset(
-    {
-        "magic",
-        "anchor",
-        "chunk record",
-        "row-group record",
-        "checkpoint",
-        "footer",
-        "index",
-        "bloom filter",
-        "padding",
-        "unknown",
-    }
-)
 
 
 class ByteUse(StrEnum):
@@ -46,7 +31,7 @@ class ByteUse(StrEnum):
 
 
 class Confidence(StrEnum):
-    """Why what was kept is believed to be what was written."""
+    """Why what was kept is taken for what was written."""
 
     CHECKSUM = "checksum"
     """A checksum holds that was written with it."""
@@ -79,14 +64,11 @@ class PageState(StrEnum):
     """Its values are lost, and its rows with them."""
 
 
-_KEPT = frozenset({PageState.WHOLE, PageState.UNREAD, PageState.MENDED, PageState.REPAIRED})
-
-
 @dataclass(frozen=True, slots=True)
 class Region:
     """Bytes of the input.
 
-    A page whose bytes lie in several places has a region for each of them, which tell the same of it.
+    A page whose bytes lie in several places has a region for each of them, which say the same of it.
 
     Attributes:
         source: Which of the inputs, from 0.
@@ -101,7 +83,8 @@ class Region:
         page: Ordinal of the page in its chunk, the dictionary page included; None outside of pages.
         mended: How a page was made whole that is not whole where it should lie: "header-copy", "dictionary-copy",
             "displaced", "other-copy" or "bit-repair"; None for all others.
-        confidence: Why it is believed; None for what is damaged or dead, and for metadata that nobody looked at.
+        confidence: Why it is taken for what was written; None for what is damaged or dead, and for metadata
+            that were not checked.
         reason: What was wrong with it: why it was lost, or had to be mended; None for all others.
         first_row: Row of the row group that the page begins with, 0 of a chunk that is whole; None outside of data
             pages, and where it is not known.
@@ -184,8 +167,8 @@ class RowsFate:
         kept: Whether they are in the output; in one of them, where each column has its own.
         nulled: Paths of the columns that lost their values of these rows: they got nulls there, or, where each
             column has its own output, are not in that column's.
-        method: Rung of the ladder that told of them (`Method`); None where nothing did.
-        confidence: Why they are believed; None where they were lost. The least of all columns'.
+        method: How their row group was located (`Method`); None where it was not.
+        confidence: Why they are taken for what was written, the least of all columns; None where they were lost.
         reason: Why they were lost, or got nulls.
     """
 
@@ -236,7 +219,7 @@ class Ledger:
         columns: Paths of the leaf columns, in the order of the schema.
         row_groups: Rows of each row group known of, by ordinal; None where the bytes do not tell.
         regions: Every byte of every input once, in order: of the first input from its first byte to its last, of the
-            second likewise. Of a page that several inputs have, the region in the first of them tells its fate.
+            second likewise. Of a page that several inputs have, the region in the first of them has its fate.
         rows: Every row known of once, in order.
         checkpoints: Offset, and rows before it, of each checkpoint found.
         missing: Pages of which no byte is in any input, each as an empty region of the first input where it should
@@ -293,10 +276,7 @@ class Ledger:
         return any(fate.num_rows is None for fate in self.rows)
 
     def pages(self) -> Iterator[Region]:
-        """Every page once, with the region that tells its fate: of all that have a state, those missing behind.
-
-        A chunk whose pages were not told apart, and that was kept, stands for all of them.
-        """
+        """Every page once, with the region that has its fate, missing pages last."""
         seen: set[tuple[int | None, str | None, int]] = set()
         chunks: dict[tuple[int | None, str | None], int] = {}
         for region in (*self.regions, *self.missing):
@@ -335,10 +315,6 @@ class Ledger:
             "missing": [region.to_json() for region in self.missing],
         }
 
-    def check(self) -> list[str]:
-        """What does not add up, for people; nothing where every byte and every row is accounted for once."""
-        return [*_wrong_bytes(self), *_wrong_fields(self), *_wrong_rows(self), *_wrong_pages(self)]
-
 
 def complete_regions(
     size: int,
@@ -348,35 +324,10 @@ def complete_regions(
     gaps: ByteUse = ByteUse.DEAD,
     reason: str | None = None,
 ) -> tuple[Region, ...]:
-    """Account for every byte of an input once.
-
-    Args:
-        size: Bytes of the input.
-        regions: What is known of it, in any order; empty ones are left out.
-        source: Which of the inputs it is.
-        gaps: What the bytes are that no region tells of; they are "unknown" then.
-        reason: Why they were lost, where they were.
-
-    Returns:
-        The regions in order, the gaps between them filled, and neighbours that tell the same as one.
-
-    Raises:
-        RecoveryError: Two regions tell of the same bytes, or one tells of bytes that are not there.
-    """
-    complete: list[Region] = []
-
-    def append(region: Region) -> None:
-        before = complete[-1] if complete else None
-        alike = before is not None and before.what == region.what and before.column == region.column
-        if before is not None and alike and before.page is None and before.num_rows is None:
-            joined = replace(before, end=region.end)
-            if joined == replace(region, start=before.start):
-                complete[-1] = joined
-                return
-        complete.append(region)
-
+    """The regions of an input in order, gaps between them filled as "unknown", and neighbours that are alike as one."""
+    pieces: list[Region] = []
     end = 0
-    for region in sorted((region for region in regions if region.end != region.start), key=_order):
+    for region in sorted((region for region in regions if region.end != region.start), key=attrgetter("start", "end")):
         if region.source != source or not end <= region.start < region.end <= size:
             what = f"bytes {region.start} to {region.end} of source {region.source} ({region.what})"
             raise RecoveryError(
@@ -384,136 +335,19 @@ def complete_regions(
                 where=Where(offset=region.start),
             )
         if end < region.start:
-            append(Region(source, end, region.start, gaps, "unknown", reason=reason))
-        append(region)
+            pieces.append(Region(source, end, region.start, gaps, "unknown", reason=reason))
+        pieces.append(region)
         end = region.end
     if end < size:
-        append(Region(source, end, size, gaps, "unknown", reason=reason))
+        pieces.append(Region(source, end, size, gaps, "unknown", reason=reason))
+    complete = pieces[:1]
+    for piece in pieces[1:]:
+        before = complete[-1]
+        alike = before.what == piece.what and before.column == piece.column
+        if alike and before.page is None and before.num_rows is None:
+            joined = replace(before, end=piece.end)
+            if joined == replace(piece, start=before.start):
+                complete[-1] = joined
+                continue
+        complete.append(piece)
     return tuple(complete)
-
-
-def _order(region: Region) -> tuple[int, int]:
-    return region.start, region.end
-
-
-# -- what does not add up ------------------------------------------------------------------------
-
-
-def _wrong_bytes(ledger: Ledger) -> Iterator[str]:
-    """Bytes told of twice, or not at all."""
-    numbers = [region.source for region in ledger.regions]
-    if numbers != sorted(numbers) or not set(numbers) <= set(range(len(ledger.sources))):
-        yield "the regions are not in the order of the sources"
-        return
-    for number, source in enumerate(ledger.sources):
-        end = 0
-        for region in ledger.regions:
-            if region.source != number:
-                continue
-            if region.start != end or region.end <= region.start:
-                yield f"source {number}: {_named(region)} follows on {end}"
-            end = region.end
-        if end != source.size:
-            yield f"source {number}: told of up to {end} of {source.size} bytes"
-        if sum(ledger.num_bytes(use, number) for use in ByteUse) != source.size:
-            yield f"source {number}: the uses of its bytes do not make up its size"
-    for region in ledger.missing:
-        if region.size or region.what not in PAGES:
-            yield f"{_named(region)} is not missing"
-
-
-def _wrong_fields(ledger: Ledger) -> Iterator[str]:
-    """Regions that contradict themselves."""
-    columns = set(ledger.columns)
-    for region in (*ledger.regions, *ledger.missing):
-        if region.what not in PAGES | OTHERS:
-            yield f"{_named(region)}: that is no word of the format"
-        if region.row_group is not None and not 0 <= region.row_group < len(ledger.row_groups):
-            yield f"{_named(region)}: there is no such row group"
-        if region.column is not None and region.column not in columns:
-            yield f"{_named(region)}: there is no such column"
-        if region.use is ByteUse.LOST and region.reason is None:
-            yield f"{_named(region)}: lost for no reason"
-        sound = region.state in (PageState.WHOLE, PageState.UNREAD) or region.use is ByteUse.METADATA
-        if sound and region.reason is not None:
-            yield f"{_named(region)}: there is a reason, and nothing wrong"
-        if region.state is None and (region.num_rows is not None or region.page is not None):
-            yield f"{_named(region)}: no page, and has rows"
-        if region.state is None:
-            continue
-        if region.row_group is None or region.column is None or (region.what == "chunk") != (region.page is None):
-            yield f"{_named(region)}: in no place"
-        if (region.use is ByteUse.DATA) != (region.state in _KEPT or _some(region)):
-            yield f"{_named(region)}: its bytes are {region.use}, its values {region.state}"
-
-
-def _some(region: Region) -> bool:
-    return region.state is PageState.DROPPED and bool(region.rows_kept)
-
-
-def _wrong_rows(ledger: Ledger) -> Iterator[str]:
-    """Rows told of twice, or not at all."""
-    columns = set(ledger.columns)
-    for fate in ledger.rows:
-        if fate.kept != (fate.confidence is not None) or (not fate.kept and (fate.nulled or not fate.reason)):
-            yield f"{_named_rows(fate)}: kept or lost"
-        if fate.kept and (fate.num_rows is None or bool(fate.nulled) != bool(fate.reason)):
-            yield f"{_named_rows(fate)}: kept, but how many and how?"
-        if not set(fate.nulled) <= columns:
-            yield f"{_named_rows(fate)}: there is no such column"
-    known = sum(fate.num_rows or 0 for fate in ledger.rows)
-    if ledger.num_rows is not None and not ledger.uncounted and known != ledger.num_rows:
-        yield f"{known} rows are told of, the file has {ledger.num_rows}"
-    counted = [fate for fate in ledger.rows if fate.first_row is not None]
-    for before, after in pairwise(counted):
-        if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):
-            yield f"{_named_rows(after)}: told of twice"
-    for ordinal, num_rows in enumerate(ledger.row_groups):
-        told = [fate.num_rows for fate in ledger.rows if fate.row_group == ordinal]
-        if num_rows is not None and (None in told or sum(count or 0 for count in told) != num_rows):
-            yield f"row group {ordinal}: {told} rows are told of, it has {num_rows}"
-
-
-def _wrong_pages(ledger: Ledger) -> Iterator[str]:
-    """Pages that hold the same rows of a column, or keep others than the rows say."""
-    chunks: dict[tuple[int | None, str | None], list[Region]] = {}
-    for region in ledger.pages():
-        if region.first_row is not None and region.num_rows is not None:
-            chunks.setdefault((region.row_group, region.column), []).append(region)
-    for (ordinal, column), regions in chunks.items():
-        regions.sort(key=lambda region: (region.first_row or 0, region.num_rows or 0))
-        for before, after in pairwise(regions):
-            if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):
-                yield f"{_named(after)}: its rows are told of twice"
-        kept = None if ordinal is None else _kept_rows(ledger, ordinal, column)
-        for region in regions:
-            if kept is None or region.rows_kept is None:
-                continue
-            first, end = region.first_row or 0, (region.first_row or 0) + (region.num_rows or 0)
-            expected = sum(max(min(end, stop) - max(first, start), 0) for start, stop in kept)
-            if region.rows_kept != expected:
-                yield f"{_named(region)}: keeps {region.rows_kept} rows, the rows say {expected}"
-
-
-def _kept_rows(ledger: Ledger, ordinal: int, column: str | None) -> list[tuple[int, int]] | None:
-    """The rows of a row group that are kept, as ranges within it; None where that cannot be told."""
-    before = ledger.row_groups[:ordinal]
-    fates = [fate for fate in ledger.rows if fate.row_group == ordinal]
-    if None in before or any(fate.first_row is None or fate.num_rows is None for fate in fates):
-        return None
-    base = sum(count or 0 for count in before)
-    apart = ledger.on_damage == "columns"
-    return [
-        ((fate.first_row or 0) - base, (fate.first_row or 0) - base + (fate.num_rows or 0))
-        for fate in fates
-        if fate.kept and not (apart and column in fate.nulled)
-    ]
-
-
-def _named(region: Region) -> str:
-    place = f"{region.what} at {region.start} to {region.end}"
-    return place if region.row_group is None else f"{place} ({region.row_group}, {region.column}, {region.page})"
-
-
-def _named_rows(fate: RowsFate) -> str:
-    return f"{fate.num_rows} rows from {fate.first_row} of row group {fate.row_group}"

@@ -12,7 +12,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Region
 from resilient_pq.recovery.ledger.region_overlaps import Rank
-from resilient_pq.recovery.verification.checksum_checks import Expected, expected_metadata
+from resilient_pq.recovery.verification.checksum_checks import expected_metadata
 from resilient_pq.recovery.verification.verification import Verification
 
 _RECORDS: Final = {
@@ -27,56 +27,49 @@ _RECORDS: Final = {
 _OTHERS: Final = {"bloom filter": "bloom filter", "the magic at the beginning": "magic"}
 _DAMAGED: Final = "its payload is damaged"
 
-Told = tuple[Rank, Region]
+RankedRegion = tuple[Rank, Region]
 
 
 def regions_of_metadata(
-    known: Reconstruction, examined: Verification, columns: Mapping[str, int], numbers: Mapping[int, int]
-) -> Iterator[Told]:
-    """Magic, records, indexes, filters and footers, as if they lay where they were written.
-
-    Args:
-        known: What is known of the file.
-        examined: What was found in it.
-        columns: The leaf columns by their paths.
-        numbers: The number in the ledger of each row group by its ordinal.
-    """
-    headers = known.headers
-    told: set[int] = set()
-    for rank, region in _expected(known, examined, headers, numbers):
-        told.add(region.start)
+    reconstruction: Reconstruction, verification: Verification, columns: Mapping[str, int], numbers: Mapping[int, int]
+) -> Iterator[RankedRegion]:
+    """Magic, records, indexes, filters and footers, as if they lay where they were written."""
+    headers = reconstruction.headers
+    placed: set[int] = set()
+    for rank, region in _expected(reconstruction, verification, headers, numbers):
+        placed.add(region.start)
         yield rank, region
-    if examined.has_magic:
+    if verification.has_magic:
         magic = Region(0, 0, len(MAGIC), ByteUse.METADATA, "magic", confidence=Confidence.DECODED)
         yield Rank.METADATA, magic
-    for region in _footer(known):
-        told.add(region.start)
+    for region in _footer(reconstruction):
+        placed.add(region.start)
         yield (Rank.METADATA if region.use is ByteUse.METADATA else Rank.HARMED), region
-    if known.contents is not None and known.contents.footer.record is None:
-        yield from _indexes_of_others(known.contents, known.source.info.size)
-    whole = _whole_records(known)
+    if reconstruction.contents is not None and reconstruction.contents.footer.record is None:
+        yield from _indexes_of_others(reconstruction.contents, reconstruction.source.info.size)
+    whole = _whole_records(reconstruction)
     for offset, header in headers.items():
-        if offset not in told:
-            looked_at = header.kind == RecordKind.CHUNK and offset not in examined.chunk_records_damaged_at
-            yield _record(header, whole=offset in whole or looked_at)
+        if offset not in placed:
+            checked = header.kind == RecordKind.CHUNK and offset not in verification.chunk_records_damaged_at
+            yield _record(header, whole=offset in whole or checked)
 
 
 def _expected(
-    known: Reconstruction,
-    examined: Verification,
+    reconstruction: Reconstruction,
+    verification: Verification,
     headers: Mapping[int, RecordHeader],
     numbers: Mapping[int, int],
-) -> Iterator[Told]:
+) -> Iterator[RankedRegion]:
     """What the footer of a resilient file leads to, and whether it was found damaged there."""
-    candidates = known.candidates
+    candidates = reconstruction.candidates
     if candidates is None:
         return
     damaged = {
         finding.start: finding.message
-        for finding in examined.findings
+        for finding in verification.findings
         if not finding.costs_rows and finding.start is not None
     }
-    believed = Confidence.UNREAD if examined.unread else Confidence.CHECKSUM
+    confidence = Confidence.UNREAD if verification.unread else Confidence.CHECKSUM
     ordinals = [numbers[candidate.ordinal] for candidate in candidates.row_groups]
     try:
         for expected in expected_metadata(candidates.contents):
@@ -84,27 +77,24 @@ def _expected(
             header = headers.get(start)
             if header is not None and expected.kind is not None:
                 end = header.end
+            what = _OTHERS.get(expected.what, "index") if expected.kind is None else _RECORDS[expected.kind]
             position = expected.where.row_group
             where = (None if position is None else ordinals[position], expected.where.column)
             if start in damaged:
-                lost = Region(0, start, end, ByteUse.LOST, _what(expected), *where, reason=damaged[start])
+                lost = Region(0, start, end, ByteUse.LOST, what, *where, reason=damaged[start])
                 yield Rank.HARMED, lost
             else:
                 yield (
                     Rank.METADATA,
-                    Region(0, start, end, ByteUse.METADATA, _what(expected), *where, None, None, believed),
+                    Region(0, start, end, ByteUse.METADATA, what, *where, None, None, confidence),
                 )
     except FormatError:
-        return  # then the records that were found are all that tells
+        return  # then only the records that were found count
 
 
-def _what(expected: Expected) -> str:
-    return _OTHERS.get(expected.what, "index") if expected.kind is None else _RECORDS[expected.kind]
-
-
-def _whole_records(known: Reconstruction) -> set[int]:
+def _whole_records(reconstruction: Reconstruction) -> set[int]:
     """Where records lie whose payload was compared with its sums."""
-    survey = known.survey
+    survey = reconstruction.survey
     if survey is None:
         return set()
     whole = {header.offset for header in survey.footers}
@@ -114,7 +104,7 @@ def _whole_records(known: Reconstruction) -> set[int]:
     return whole | {header.offset for header in survey.found.values() if header.end in ends}
 
 
-def _record(header: RecordHeader, *, whole: bool) -> Told:
+def _record(header: RecordHeader, *, whole: bool) -> RankedRegion:
     what = _RECORDS.get(RecordKind(header.kind), "unknown") if header.kind in list(RecordKind) else "unknown"
     if whole:
         region = Region(0, header.offset, header.end, ByteUse.METADATA, what, confidence=Confidence.CHECKSUM)
@@ -122,10 +112,10 @@ def _record(header: RecordHeader, *, whole: bool) -> Told:
     return Rank.HARMED, Region(0, header.offset, header.end, ByteUse.LOST, what, reason=_DAMAGED)
 
 
-def _footer(known: Reconstruction) -> Iterator[Region]:
-    """The footer that tells of the file, where it is no record that a survey found."""
-    found, contents, size = known.torn_footer, known.contents, known.source.info.size
-    if known.footer_whole and contents is not None:
+def _footer(reconstruction: Reconstruction) -> Iterator[Region]:
+    """The footer that was used, where it is no record that a survey found."""
+    found, contents, size = reconstruction.torn_footer, reconstruction.contents, reconstruction.source.info.size
+    if reconstruction.footer_whole and contents is not None:
         record = contents.footer.record
         if record is None:
             yield Region(0, contents.footer.start, size, ByteUse.METADATA, "footer", confidence=Confidence.DECODED)
@@ -141,8 +131,8 @@ def _footer(known: Reconstruction) -> Iterator[Region]:
             yield Region(0, start, end, ByteUse.LOST, "footer", reason="its end is missing")
 
 
-def _indexes_of_others(contents: Contents, size: int) -> Iterator[Told]:
-    """Indexes and filters that no checksum covers: nobody looked at them."""
+def _indexes_of_others(contents: Contents, size: int) -> Iterator[RankedRegion]:
+    """Indexes and filters that no checksum covers, which were not checked."""
     for row_group in contents.metadata.row_groups:
         for column in row_group.columns:
             metadata = column.meta_data
@@ -157,20 +147,22 @@ def _indexes_of_others(contents: Contents, size: int) -> Iterator[Told]:
                     yield Rank.METADATA, Region(0, offset, offset + length, ByteUse.METADATA, what)
 
 
-def areas(known: Reconstruction, examined: Verification) -> Iterator[Told]:
-    """Where something was lost that nobody can name."""
-    for region in examined.lost:
+def lost_areas(reconstruction: Reconstruction, verification: Verification) -> Iterator[RankedRegion]:
+    """Bytes in which something unknown was lost."""
+    for region in verification.lost:
         if region.start < region.end:
             yield Rank.AREA, Region(0, region.start, region.end, ByteUse.LOST, "unknown", reason=region.reason)
-    candidates, size = known.candidates, known.source.info.size
+    candidates, size = reconstruction.candidates, reconstruction.source.info.size
     for gap in () if candidates is None else candidates.unaccounted:
         reason = "a record that is damaged"
         yield Rank.AREA, Region(0, gap.start, gap.end, ByteUse.LOST, "unknown", reason=reason)
-    complete = known.footer_whole or (known.torn_footer is not None and known.torn_footer.complete)
-    if known.error is None or complete:
+    complete = reconstruction.footer_whole or (
+        reconstruction.torn_footer is not None and reconstruction.torn_footer.complete
+    )
+    if reconstruction.error is None or complete:
         return
     start = 0
     if candidates is not None:
         start = 0 if candidates.last is None else candidates.last.end
     if start < size:
-        yield Rank.REST, Region(0, start, size, ByteUse.LOST, "unknown", reason=known.error.message)
+        yield Rank.REST, Region(0, start, size, ByteUse.LOST, "unknown", reason=reconstruction.error.message)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from resilient_pq.damage.chunk_salvage import PageFate, RepairSource
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk
-from resilient_pq.recovery.ledger.ledger_model import ByteUse, Region
-from resilient_pq.recovery.verification.page_scan import ScannedChunk
-from resilient_pq.recovery.verification.row_group_outcome import (
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Region
+from resilient_pq.recovery.ledger.row_fates import (
     NOTHING_FOUND,
-    RowGroupOutcome,
+    confidence_of_chunk,
     confidence_of_page,
-    placed,
+    place_pages,
 )
+from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
+from resilient_pq.recovery.verification.page_scan import ScannedChunk
 
 _OF_OTHERS: Final = "its rows went with values that another column lost"
 _OF_GROUP: Final = "its values went with those of another column in the same group"
 _UNPLACED: Final = "the rows before it cannot be counted"
 _UNFINISHED: Final = "its rows go on in pages that are lost"
-_WHY_MENDED: Final = {
+_WHY_REPAIRED: Final = {
     RepairSource.HEADER_COPY: "its header is damaged",
     RepairSource.DICTIONARY_COPY: "its bytes are damaged",
     RepairSource.DISPLACED: "its bytes lie elsewhere than they were written",
@@ -30,46 +31,46 @@ _WHY_MENDED: Final = {
 }
 
 #: A region as if it lay where it was written, and what became of the page, where it was looked at.
-Told = tuple[Region, PageFate | None]
+PlacedRegion = tuple[Region, PageFate | None]
 
 
-def regions_of_row_group(row_group: RowGroupOutcome, leaves: tuple[Leaf, ...]) -> Iterator[Told]:
-    """The pages of a row group; chunks whose pages nobody told apart as they are."""
+def regions_of_row_group(outcome: RowGroupOutcome, leaves: tuple[Leaf, ...]) -> Iterator[PlacedRegion]:
+    """The pages of a row group, and as a whole the chunks that were not scanned."""
     for leaf in leaves:
-        chunk = row_group.known.chunks[leaf.ordinal]
-        if row_group.found is None:
+        chunk = outcome.located.chunks[leaf.ordinal]
+        if outcome.scanned is None:
             if chunk is not None:
-                yield _chunk(row_group, leaf, chunk), None
+                yield _chunk(outcome, leaf, chunk), None
             continue
-        found = row_group.found.chunks[leaf.ordinal]
-        if found is None:
-            yield _nothing(row_group, leaf, chunk), None
-        elif found.in_place and not found.intact:
-            yield _chunk(row_group, leaf, found.known, found), None
+        scanned = outcome.scanned.chunks[leaf.ordinal]
+        if scanned is None:
+            yield _nothing(outcome, leaf, chunk), None
+        elif scanned.in_place and not scanned.intact:
+            yield _chunk(outcome, leaf, scanned.located, scanned), None
         else:
-            yield from _pages(row_group, leaf, found)
+            yield from _pages(outcome, leaf, scanned)
 
 
-def _nothing(row_group: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk | None) -> Region:
+def _nothing(outcome: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk | None) -> Region:
     place = None if chunk is None else chunk.read.range
-    start, end = (row_group.known.start,) * 2 if place is None else (place.start, place.end)
+    start, end = (outcome.located.start,) * 2 if place is None else (place.start, place.end)
     return Region(
-        0, start, end, ByteUse.LOST, "chunk", row_group.number, leaf.column_path, reason=NOTHING_FOUND,
-        rows_kept=row_group.rows_nulled(leaf.ordinal, 0, row_group.num_rows) or None,
+        0, start, end, ByteUse.LOST, "chunk", outcome.number, leaf.column_path, reason=NOTHING_FOUND,
+        rows_kept=outcome.rows_nulled(leaf.ordinal, 0, outcome.num_rows) or None,
     )  # fmt: skip
 
 
-def _chunk(row_group: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk, found: ScannedChunk | None = None) -> Region:
+def _chunk(outcome: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk, scanned: ScannedChunk | None = None) -> Region:
     """A chunk that is whole in its place."""
-    read, count = chunk.read, row_group.num_rows
-    kept = row_group.rows_kept(leaf.ordinal, 0, count)
+    read, count = chunk.read, outcome.num_rows
+    kept = outcome.rows_kept(leaf.ordinal, 0, count)
     # Slack may hold the first bytes of what follows.
     end = read.range.end - read.slack
-    nulled = row_group.rows_nulled(leaf.ordinal, 0, count)
-    use, reason, believed = ByteUse.DATA, None, row_group.confidence_of(chunk, found)
+    nulled = outcome.rows_nulled(leaf.ordinal, 0, count)
+    use, reason, confidence = ByteUse.DATA, None, confidence_of_chunk(outcome, chunk, scanned)
     if kept and nulled == kept:
         return Region(
-            0, read.range.start, end, ByteUse.LOST, "chunk", row_group.number, leaf.column_path,
+            0, read.range.start, end, ByteUse.LOST, "chunk", outcome.number, leaf.column_path,
             None, None, None, _OF_GROUP, 0, count, kept,
         )  # fmt: skip
     if not kept and count:
@@ -77,78 +78,60 @@ def _chunk(row_group: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk, found: S
     elif kept < count:
         reason = _OF_OTHERS
     return Region(
-        0, read.range.start, end, use, "chunk", row_group.number, leaf.column_path,
-        None, None, believed, reason, 0, count, kept,
+        0, read.range.start, end, use, "chunk", outcome.number, leaf.column_path,
+        None, None, confidence, reason, 0, count, kept,
     )  # fmt: skip
 
 
-def _pages(row_group: RowGroupOutcome, leaf: Leaf, chunk: ScannedChunk) -> Iterator[Told]:
+#: Use, repair, confidence, reason and rows kept of a page, as in `Region`.
+_Judgement: TypeAlias = tuple[ByteUse, str | None, Confidence | None, str | None, int | None]
+
+
+def _pages(outcome: RowGroupOutcome, leaf: Leaf, chunk: ScannedChunk) -> Iterator[PlacedRegion]:
     pages = chunk.pages or chunk.intact
-    rows = placed(pages, row_group.num_rows)
+    rows = place_pages(pages, outcome.num_rows)
     for number, (fate, (first, count)) in enumerate(zip(pages, rows, strict=True)):
-        if fate.reason is not None:
-            yield _lost(row_group, leaf, chunk, fate, number, first, count), fate
-        else:
-            yield _whole(row_group, leaf, chunk, fate, number, first, count), fate
+        judge = _judge_whole if fate.reason is None else _judge_lost
+        use, repair, confidence, reason, kept = judge(outcome, leaf.ordinal, chunk, fate, first, count)
+        what = "dictionary page" if fate.is_dictionary else "page"
+        region = Region(
+            0, fate.offset, fate.end, use, what, outcome.number, leaf.column_path, number,
+            repair, confidence, reason, first, count, kept,
+        )  # fmt: skip
+        yield region, fate
 
 
-def _lost(
-    row_group: RowGroupOutcome,
-    leaf: Leaf,
-    chunk: ScannedChunk,
-    fate: PageFate,
-    number: int,
-    first: int | None,
-    count: int | None,
-) -> Region:
+def _judge_lost(
+    outcome: RowGroupOutcome, leaf: int, _: ScannedChunk, fate: PageFate, first: int | None, count: int | None
+) -> _Judgement:
     """A page whose values are lost."""
     kept = None
     if first is not None and count is not None:
-        kept = row_group.rows_kept(leaf.ordinal, first, first + count)
-    elif not fate.is_dictionary and not row_group.apart:
-        # Which rows it held is not known; they are among those that its chunk lost.
-        kept = row_group.rows_nulled(leaf.ordinal, 0, row_group.num_rows) or None
-    return Region(
-        0, fate.offset, fate.end, ByteUse.LOST, _what(fate), row_group.number, leaf.column_path, number,
-        None, None, fate.reason, first, count, kept,
-    )  # fmt: skip
+        kept = outcome.rows_kept(leaf, first, first + count)
+    elif not fate.is_dictionary and not outcome.own_outputs:
+        # It is not known which rows it held; they are among those that its chunk lost.
+        kept = outcome.rows_nulled(leaf, 0, outcome.num_rows) or None
+    return ByteUse.LOST, None, None, fate.reason, kept
 
 
-def _whole(
-    row_group: RowGroupOutcome,
-    leaf: Leaf,
-    chunk: ScannedChunk,
-    fate: PageFate,
-    number: int,
-    first: int | None,
-    count: int | None,
-) -> Region:
+def _judge_whole(
+    outcome: RowGroupOutcome, leaf: int, chunk: ScannedChunk, fate: PageFate, first: int | None, count: int | None
+) -> _Judgement:
     """A page whose values are there; kept or not."""
-    use, kept = ByteUse.DATA, None
-    mended = None if fate.repair is None else str(fate.repair)
-    reason = None if fate.repair is None else _WHY_MENDED[fate.repair]
-    believed = confidence_of_page(fate)
+    repair = None if fate.repair is None else str(fate.repair)
+    reason = None if fate.repair is None else _WHY_REPAIRED[fate.repair]
+    confidence = confidence_of_page(fate)
     if fate.is_dictionary:
-        if row_group.num_rows and not row_group.rows_kept(leaf.ordinal, 0, row_group.num_rows):
-            use, reason = ByteUse.LOST, _OF_OTHERS
-    elif first is None or count is None:
-        use, reason = ByteUse.LOST, _UNPLACED
-    else:
-        kept = row_group.rows_kept(leaf.ordinal, first, first + count)
-        untold = chunk.present is not None and not chunk.present[first : first + count].any()
-        if kept and row_group.rows_nulled(leaf.ordinal, first, first + count) == kept:
-            return Region(
-                0, fate.offset, fate.end, ByteUse.LOST, "page", row_group.number, leaf.column_path, number,
-                None, None, _UNFINISHED if untold else _OF_GROUP, first, count, kept,
-            )  # fmt: skip
-        if kept < count:
-            reason = _UNFINISHED if untold else _OF_OTHERS
-            use = ByteUse.DATA if kept else ByteUse.LOST
-    return Region(
-        0, fate.offset, fate.end, use, _what(fate), row_group.number, leaf.column_path, number,
-        mended, believed, reason, first, count, kept,
-    )  # fmt: skip
-
-
-def _what(fate: PageFate) -> str:
-    return "dictionary page" if fate.is_dictionary else "page"
+        if outcome.num_rows and not outcome.rows_kept(leaf, 0, outcome.num_rows):
+            return ByteUse.LOST, repair, confidence, _OF_OTHERS, None
+        return ByteUse.DATA, repair, confidence, reason, None
+    if first is None or count is None:
+        return ByteUse.LOST, repair, confidence, _UNPLACED, None
+    kept = outcome.rows_kept(leaf, first, first + count)
+    unfinished = chunk.present is not None and not chunk.present[first : first + count].any()
+    if kept and outcome.rows_nulled(leaf, first, first + count) == kept:
+        return ByteUse.LOST, None, None, _UNFINISHED if unfinished else _OF_GROUP, kept
+    if kept == count:
+        return ByteUse.DATA, repair, confidence, reason, kept
+    use = ByteUse.DATA if kept else ByteUse.LOST
+    return use, repair, confidence, _UNFINISHED if unfinished else _OF_OTHERS, kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from operator import attrgetter
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.recovery.damaged_object import DamagedObject
@@ -17,7 +18,7 @@ _PADDED = frozenset({"checkpoint", "footer"})
 
 
 class Rank(IntEnum):
-    """How surely something lies where it is said to lie; of two in one place the lower is believed."""
+    """How sure the place of a region is; of two in one place the lower rank wins."""
 
     PAGES = 0
     """Pages that were found whole there."""
@@ -35,26 +36,13 @@ class RegionOverlaps:
     """Collects what is said of the bytes of several inputs."""
 
     def __init__(self, sources: Sequence[DamagedObject]) -> None:
-        """Nothing is said yet.
-
-        Args:
-            sources: The inputs as they lie.
-        """
+        """Nothing is said yet."""
         self._numbers = {id(source): number for number, source in enumerate(sources)}
         self._sizes = [source.info.size for source in sources]
         self._claims: list[list[list[Region]]] = [[[] for _ in Rank] for _ in sources]
 
     def add(self, rank: Rank, region: Region, source: DamagedObject) -> bool:
-        """Say what lies in a place.
-
-        Args:
-            rank: How surely.
-            region: What; its place is that in `source`.
-            source: One of the inputs, or what reads through it.
-
-        Returns:
-            Whether there are any such bytes.
-        """
+        """Say what lies in a place."""
         number = self._numbers[id(source.origin)]
         claims = self._claims[number][rank]
         found = False
@@ -68,20 +56,20 @@ class RegionOverlaps:
 
     def regions(self) -> tuple[Region, ...]:
         """Every byte of every input once."""
-        told: list[Region] = []
+        regions: list[Region] = []
         for number, size in enumerate(self._sizes):
             taken: list[Region] = []
             for claims in self._claims[number]:
                 taken = _added(taken, claims)
-            told += _padding_named(complete_regions(size, taken, source=number))
-        return tuple(told)
+            regions += _padding_named(complete_regions(size, taken, source=number))
+        return tuple(regions)
 
 
 def _added(taken: list[Region], claims: list[Region]) -> list[Region]:
     """Regions in order, and what of others lies beside them; of two of those in one place the first has it."""
     free: list[Region] = []
     i, end = 0, 0
-    for claim in sorted(claims, key=_place):
+    for claim in sorted(claims, key=attrgetter("start", "end")):
         at = max(claim.start, end)
         while i < len(taken) and taken[i].end <= at:
             i += 1
@@ -96,11 +84,7 @@ def _added(taken: list[Region], claims: list[Region]) -> list[Region]:
                 break
             at = max(at, stop, taken[k].end)
             k += 1
-    return sorted([*taken, *free], key=_place) if free else taken
-
-
-def _place(region: Region) -> tuple[int, int]:
-    return region.start, region.end
+    return sorted([*taken, *free], key=attrgetter("start", "end")) if free else taken
 
 
 def _padding_named(regions: Sequence[Region]) -> Iterable[Region]:

@@ -1,1 +1,1 @@
-"""Going on with a file that its writer left unfinished."""
+"""Resuming a file that its writer left unfinished."""

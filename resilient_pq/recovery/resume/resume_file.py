@@ -1,6 +1,6 @@
-"""`resume` and `create_or_resume`: go on with a file that its writer left unfinished. An async shell.
+"""`resume` and `create_or_resume`: continue a file that its writer left unfinished. An async shell.
 
-What is in place stays there, byte for byte; the writer goes on behind it with the same file id and the next epoch.
+What is in place stays there, byte for byte; the writer continues behind it with the same file id and the next epoch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Unpack
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import (
     AlreadyExistsError,
+    FormatError,
     NotFoundError,
     ObjectChangedError,
     RecoveryError,
@@ -33,13 +34,14 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.resolve import Opening
 from resilient_pq.io.upload.lease import told_of_loss
+from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
-from resilient_pq.recovery.resume.resume_layout import continued
-from resilient_pq.recovery.resume.resume_local import whole_prefix
+from resilient_pq.recovery.resume.resume_layout import layout_behind
+from resilient_pq.recovery.resume.resume_local import was_torn_at_once, whole_prefix
 from resilient_pq.recovery.resume.resume_upload import new_upload, up_to_checkpoint
-from resilient_pq.recovery.resume.take_over import Wanted, take_over
-from resilient_pq.recovery.resume.unstored_file import was_torn_at_once
+from resilient_pq.recovery.resume.stored_state import ResumeTarget
+from resilient_pq.recovery.resume.take_over import TakenOver, take_over
 from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import (
     new_file_id,
@@ -59,17 +61,7 @@ from resilient_pq.writer.write_options import (
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a resumption was asked for, checked.
-
-    Attributes:
-        store: Where the file is.
-        key: Its name there.
-        options: How what comes is encoded.
-        sink_options: How it is stored.
-        upload_id: Which upload, where the caller chose one.
-        overwrite: Whether what stands under the name of the file may be replaced.
-        new_id: Of the file that is begun where nothing is stored; None where that is an error.
-    """
+    """What a resumption was asked for, checked; `new_id` is that of the file to begin where nothing is stored."""
 
     store: WriteStore
     key: str
@@ -85,10 +77,10 @@ class _Request:
         return Where(key=self.store.url_of(self.key))
 
     async def behind(self, source: DamagedObject, candidates: Candidates) -> Resumed:
-        """What a writer needs to go on behind the bytes that are in place."""
+        """What a writer needs to continue behind the bytes that are in place."""
         contents = candidates.contents
         ingest = Ingest.from_file(contents.schema, contents.key_value)
-        return Resumed(FileEncoder(await continued(source, candidates), self.options), ingest)
+        return Resumed(FileEncoder(await layout_behind(source, candidates), self.options), ingest)
 
 
 @takes_options(ResumeKeywords)
@@ -261,42 +253,54 @@ async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resu
 
 async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSink, Resumed | None]:
     """Have what was left as an object, and begin a new upload with its bytes; or begin a new file."""
-    options = store.upload_options(request.sink_options)
     path = request.options.write.checkpoint_log
     logged = [] if path is None else await asyncio.to_thread(read_log, path)
     taken = await take_over(
-        Wanted(
+        ResumeTarget(
             store,
             request.key,
             upload_id=request.upload_id,
             overwrite=request.overwrite,
             fencing=request.options.fencing == "lease",
             or_new=request.new_id is not None,
-            logged={known.upload_id: known.file_id for known in logged if known.upload_id and known.file_id},
+            logged={each.upload_id: each.file_id for each in logged if each.upload_id and each.file_id},
         )
     )
     if taken.source is not None and taken.contents is not None:
-        async with told_of_loss(taken.lease):
-            try:
-                candidates = up_to_checkpoint(taken.source, taken.contents)
-            except RecoveryError as error:
-                if (await store.head(request.key)).etag != taken.source.info.etag:
-                    raise ObjectChangedError("somebody else has written the object meanwhile") from error
-                raise
-            resumed = await request.behind(taken.source, candidates)
-            return await new_upload(store, taken.source, options, taken.lease), resumed
+        return await _continue_upload(store, request, taken, taken.source, taken.contents)
     if request.new_id is None:
         if taken.lease is not None:
             await taken.lease.release()
         raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
+    return await store.create(request.key, _options_of_new(store, request, taken, request.new_id)), None
+
+
+async def _continue_upload(
+    store: MultipartStore,
+    request: _Request,
+    taken: TakenOver,
+    source: DamagedObject,
+    contents: Contents | FormatError,
+) -> tuple[ObjectSink, Resumed]:
+    async with told_of_loss(taken.lease):
+        try:
+            candidates = up_to_checkpoint(source, contents)
+        except RecoveryError as error:
+            if (await store.head(request.key)).etag != source.info.etag:
+                raise ObjectChangedError("somebody else has written the object meanwhile") from error
+            raise
+        resumed = await request.behind(source, candidates)
+        return await new_upload(store, source, store.upload_options(request.sink_options), taken.lease), resumed
+
+
+def _options_of_new(store: MultipartStore, request: _Request, taken: TakenOver, new_id: bytes) -> SinkOptions:
+    """How a new file is stored: it replaces the object that stands there, and no other, and takes the lease."""
+    options, standing = store.upload_options(request.sink_options), taken.standing
+    etag = None if standing is None else standing.etag
     if request.options.fencing == "lease":
-        etag = None if taken.standing is None else taken.standing.etag
-        file_id = request.new_id.hex()
-        terms = LeaseTerms(file_id, exclusive=True, strict=True, found=taken.found, standing=etag)
+        terms = LeaseTerms(new_id.hex(), exclusive=True, strict=True, found=taken.found, standing=etag)
         options = replace(options, lease=terms)
-    if taken.standing is not None:
-        options = replace(options, if_match=taken.standing.etag)
-    return await store.create(request.key, options), None
+    return options if standing is None else replace(options, if_match=etag)
 
 
 async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:

@@ -1,4 +1,4 @@
-"""The layout of a file that is gone on with: what is in place stays where it is. An async shell.
+"""The layout of a file that a writer continues: what is in place stays there. An async shell.
 
 Resuming an unfinished file and recovering one whose end alone is lost do the same here.
 """
@@ -25,16 +25,10 @@ from resilient_pq.recovery.verification.checksum_checks import record_range
 from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 
 
-async def continued(source: DamagedObject, candidates: Candidates) -> FileLayout:
-    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on.
-
-    The records of the row groups say where their data pages lie, so these indexes are kept. What the column indexes
-    say of the values stands nowhere before a final footer; the row groups in place have none.
-
-    Args:
-        source: The object that the prefix is read from.
-        candidates: What is in place; `prefix_end` and `last` are known.
-    """
+async def layout_behind(source: DamagedObject, candidates: Candidates) -> FileLayout:
+    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on."""
+    # The records of the row groups say where their data pages lie, so these indexes are kept. What the column
+    # indexes say of the values stands nowhere before a final footer; the row groups in place have none.
     last, end = candidates.last, candidates.prefix_end
     assert last is not None and end is not None
     contents = candidates.contents
@@ -59,7 +53,9 @@ async def continued(source: DamagedObject, candidates: Candidates) -> FileLayout
 def _placed(candidate: Candidate, data: memoryview, file_id: bytes) -> PlacedRowGroup:
     """A row group in its place, with the indexes that its record has."""
     indexes = _offset_indexes(candidate.row_group, data, file_id)
-    return PlacedRowGroup(_without_indexes(candidate.row_group), candidate.end, indexes)
+    # As checkpoints name it: a final footer adds where its indexes lie, and their sums.
+    columns = [_without_index(chunk) for chunk in candidate.row_group.columns]
+    return PlacedRowGroup(replace(candidate.row_group, columns=columns), candidate.end, indexes)
 
 
 def own_keys(contents: Contents) -> dict[str, str | None]:
@@ -87,11 +83,6 @@ def _offset_indexes(row_group: RowGroup, data: memoryview, file_id: bytes) -> tu
     if len(record.chunks) != len(row_group.columns):
         return none
     return tuple(with_sums(chunk.offset_index, of) for chunk, of in zip(record.chunks, sums, strict=True))
-
-
-def _without_indexes(row_group: RowGroup) -> RowGroup:
-    """A row group as checkpoints name it: a final footer adds where its indexes lie, and their sums."""
-    return replace(row_group, columns=[_without_index(chunk) for chunk in row_group.columns])
 
 
 def _without_index(chunk: ColumnChunk) -> ColumnChunk:

@@ -1,4 +1,4 @@
-"""What of an unfinished file can stay in its place when it is gone on with. An async shell.
+"""The prefix of an unfinished file that stays in its place when it is resumed. An async shell.
 
 The rows before the newest checkpoint that was stored are taken as they are. What was written later a loss of power may
 have torn anywhere, so every byte of it is compared with its checksums first.
@@ -15,6 +15,7 @@ from resilient_pq.errors import FormatError, RecoveryError, Where
 from resilient_pq.format.file_metadata import RowGroup
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind, parse_header
+from resilient_pq.io import LocalStore
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.row_group_choice import Candidate, Candidates, candidates_of_survey
@@ -22,21 +23,17 @@ from resilient_pq.recovery.report import Damage, recovered_name
 from resilient_pq.recovery.verification.checksum_checks import expected_of_row_groups, record_range
 from resilient_pq.recovery.verification.findings import examine_places, examine_row_groups
 from resilient_pq.shell_commands import in_shell
+from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 
 _ANCHOR = KnownCheckpoint(0, len(MAGIC), 0)
+#: A file that was never whole is no larger than its anchor, which is as large as its schema.
+_MOST_TORN_BYTES = 1 * MiB
 
 
 async def whole_prefix(source: DamagedObject) -> Candidates:
-    """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix.
-
-    The bytes up to its `prefix_end` can stay; what stands behind them is of no use.
-
-    Raises:
-        RecoveryError: It holds no file of ours, it ended already, or it is damaged before a checkpoint that was stored.
-        StoreError: The store could not give the bytes.
-    """
+    """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix."""
     survey = await source.survey()
     known = candidates_of_survey(survey)
     if known is None or survey.newest is None or survey.footer is None:
@@ -60,16 +57,15 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
             log.warning("%s: row group %d and what follows on it is torn", source.url, candidate.ordinal)
             del row_groups[position:]
             break
-    return await up_to(source, known, row_groups, footer.file_id)
+    return await prefix_of(source, known, row_groups, footer.file_id)
 
 
 def _stored_checkpoint(
     checkpoints: Sequence[KnownCheckpoint], newest: RecordHeader, footer: RecordHeader
 ) -> KnownCheckpoint:
-    """The newest checkpoint that certainly survives a loss of power: one that was written on behind.
-
-    A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint before it.
-    """
+    """The newest checkpoint that certainly survives a loss of power: one that was written on behind."""
+    # A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint
+    # before it.
     places = {known.offset: known for known in (_ANCHOR, *checkpoints)}
     if newest.offset != newest.newest_footer:
         # One that is not known, since it is damaged, is later than all that are.
@@ -87,7 +83,7 @@ async def _is_whole(source: DamagedObject, contents: Contents, candidate: Candid
     """Whether the checksums of a row group hold: of its chunks, and of all that stands between them."""
     alone = _named(contents, [candidate])
     try:
-        damages = [finding.damage async for finding in examine_row_groups(source, alone, None)]
+        damages = [finding.damage async for finding in examine_row_groups(source, alone, None, {})]
         places = expected_of_row_groups(alone)
         damages += [finding.damage async for finding in examine_places(source, alone, places)]
     except FormatError:
@@ -103,20 +99,10 @@ def _named(contents: Contents, row_groups: Sequence[Candidate]) -> Contents:
     return replace(contents, footer=replace(contents.footer, metadata=metadata))
 
 
-async def up_to(
+async def prefix_of(
     source: DamagedObject, known: Candidates, row_groups: Sequence[Candidate], file_id: bytes
 ) -> Candidates:
-    """What stays in place with these row groups, up to the last record that speaks of them.
-
-    Args:
-        source: The file.
-        known: What is known of it.
-        row_groups: The first of its row groups, whole.
-        file_id: That of its records.
-
-    Raises:
-        RecoveryError: The last record is damaged.
-    """
+    """What stays in place with these row groups, up to the last record that speaks of them."""
     num_rows = sum(candidate.row_group.num_rows for candidate in row_groups)
     checkpoints = tuple(place for place in known.contents.checkpoints if place.num_rows <= num_rows)
     places = [_ANCHOR.offset, *(place.offset for place in checkpoints)]
@@ -131,7 +117,7 @@ async def up_to(
 
 
 async def _header_at(source: DamagedObject, offset: int, file_id: bytes) -> RecordHeader:
-    """The header of a record that must be there, since what stands behind it was believed."""
+    """The header of a record that must be there, since what follows was found by it."""
     if offset + HEADER_SIZE > source.info.size:
         raise _damaged(source)
     header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))
@@ -147,3 +133,14 @@ def _damaged(source: DamagedObject) -> RecoveryError:
         where=Where(key=source.url),
         hint=f"keep what is whole: {in_shell('recover', source.url, recovered_name(source.url))}",
     )
+
+
+async def was_torn_at_once(store: LocalStore, key: str) -> bool:
+    """Whether a ``NAME.partial`` ends within its anchor, the first thing that is written: no row was stored."""
+    tail = await store.read_tail(store.unfinished_key(key), _MOST_TORN_BYTES)
+    data = bytes(tail.data)
+    if tail.offset or not any(data):
+        return not tail.offset
+    header = parse_header(memoryview(data)[len(MAGIC) :])
+    short = len(data) < len(MAGIC) + HEADER_SIZE
+    return data[: len(MAGIC)] == MAGIC[: len(data)] and (short or (header is not None and header.end > len(data)))

@@ -1,4 +1,4 @@
-"""Going on with an upload that its writer left open: complete it, copy it, go on. An async shell.
+"""Resumes an upload that its writer left open: completes it, copies it, continues the copy. An async shell.
 
 The parts of an upload cannot be read. So it is completed as far as its newest checkpoint, which ends the first writer's
 upload for good, and a new upload begins with its bytes, copied by the store itself.
@@ -48,29 +48,12 @@ log = logging.getLogger("resilient_pq.recovery")
 
 #: Bytes of an object in memory at one time when they are compared.
 _COMPARED_BYTES = 8 * MiB
-#: How often an upload is looked at that goes on changing, since its writer lives.
+#: How often an upload is listed that keeps changing, since its writer lives.
 _MAX_LISTINGS = 5
 
 
 async def completed_upload(store: MultipartStore, key: str, upload: str) -> ObjectInfo | None:
-    """Complete an upload of ours up to its newest checkpoint, where nothing has its name yet; without one, abort it.
-
-    In both cases a writer that is not dead can do nothing more.
-
-    Args:
-        store: Where it is.
-        key: The object it makes.
-        upload: Its id.
-
-    Returns:
-        The object; None where there was no checkpoint, and so no row was stored.
-
-    Raises:
-        AlreadyExistsError: There is an object.
-        NotFoundError: Somebody else completed or aborted it.
-        RecoveryError: Its parts are not those of a writer of ours.
-        StoreError: The store refuses.
-    """
+    """Complete an upload of ours up to its newest checkpoint, where nothing has its name yet; without one, abort it."""
     found = await parts_or_aborted(store, key, upload)
     if found is None:
         return None
@@ -84,12 +67,7 @@ async def completed_upload(store: MultipartStore, key: str, upload: str) -> Obje
 
 
 async def parts_or_aborted(store: MultipartStore, key: str, upload: str) -> UploadParts | None:
-    """The parts of an upload that holds a checkpoint; None where it holds none, and was aborted for that.
-
-    Raises:
-        NotFoundError: Somebody else completed or aborted it.
-        StoreError: The store refuses.
-    """
+    """The parts of an upload that holds a checkpoint; None where it holds none, and was aborted for that."""
     found = upload_parts(await store.list_parts(key, upload))
     if found.by_rule is not None:
         return found
@@ -104,21 +82,7 @@ async def completable(store: MultipartStore, key: str, upload: str) -> tuple[Par
 
 
 async def complete_by_rule(store: MultipartStore, key: str, upload: str, instead: ObjectInfo | None) -> ObjectInfo:
-    """Complete an upload up to its newest checkpoint; from then on its writer can do nothing.
-
-    Args:
-        store: Where it is.
-        key: The object it makes.
-        upload: Its id.
-        instead: The object that it replaces, and no other; None where there must be none.
-
-    Raises:
-        NotFoundError: Somebody else completed or aborted it.
-        AlreadyExistsError: There is an object, where there must be none.
-        ObjectChangedError: There is another one than that.
-        RecoveryError: It holds no checkpoint.
-        StoreError: The store refuses.
-    """
+    """Complete an upload up to its newest checkpoint; from then on its writer can do nothing."""
     attempts, exclusive = _MAX_LISTINGS, instead is None
     parts = await completable(store, key, upload)
     while True:
@@ -154,7 +118,7 @@ async def complete_by_rule(store: MultipartStore, key: str, upload: str, instead
 
 
 async def begins_with(standing: DamagedObject, part: Part) -> bool:
-    """Whether the bytes of an object begin with those of a part; False where that cannot be told."""
+    """Whether the bytes of an object begin with those of a part; False where its checksum is unknown."""
     if part.size > standing.info.size:
         return False
     md5, crc = hashlib.md5(usedforsecurity=False), 0
@@ -166,11 +130,7 @@ async def begins_with(standing: DamagedObject, part: Part) -> bool:
 
 
 def up_to_checkpoint(source: DamagedObject, contents: Contents | FormatError) -> Candidates:
-    """What an unfinished object holds: everything before its footer, which is its newest checkpoint.
-
-    Raises:
-        RecoveryError: It does not end in a checkpoint of ours.
-    """
+    """What an unfinished object holds: everything before its footer, which is its newest checkpoint."""
     if isinstance(contents, FormatError):
         raise RecoveryError(
             f"what was left does not end in a checkpoint: {contents.message}",
@@ -179,14 +139,14 @@ def up_to_checkpoint(source: DamagedObject, contents: Contents | FormatError) ->
         ) from contents
     record = contents.footer.record
     if contents.state is not FileState.IN_PROGRESS or record is None:
-        raise ended(contents.state)
+        raise cannot_resume(contents.state)
     if record.kind not in (RecordKind.ANCHOR, RecordKind.CHECKPOINT) or record.end != source.info.size:
         raise RecoveryError("what was left does not end in a checkpoint", where=Where(key=source.url))
     return candidates_of_contents(contents)
 
 
-def ended(state: FileState | None) -> RecoveryError:
-    """The error that says why an object is nothing to go on with."""
+def cannot_resume(state: FileState | None) -> RecoveryError:
+    """The error that says why an object cannot be resumed."""
     if state is FileState.COMPLETE:
         return RecoveryError(
             "there is nothing to go on with: the file is complete",
@@ -200,19 +160,7 @@ def ended(state: FileState | None) -> RecoveryError:
 async def new_upload(
     store: MultipartStore, source: DamagedObject, options: SinkOptions, lease: Lease | None
 ) -> ObjectSink:
-    """A new upload that begins with all bytes of an object, and replaces that object only when it is complete.
-
-    Args:
-        store: Where it is.
-        source: The object; it stays until then.
-        options: How the upload goes on.
-        lease: Of the object, held; it will name the upload.
-
-    Raises:
-        ObjectChangedError: The object was replaced meanwhile.
-        WriterFencedError: Somebody else has taken the lease over.
-        StoreError: The store refuses; nothing of the new upload is left.
-    """
+    """A new upload that begins with all bytes of an object, and replaces that object only when it is complete."""
     key, info = source.key, source.info
     options = replace(options, mode="w", if_match=info.etag)
     # The last byte is not copied: the part that holds it is sent from here, as the newest checkpoint ends in it.

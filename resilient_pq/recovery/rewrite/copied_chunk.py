@@ -26,13 +26,7 @@ _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a file has besides a chunk's pages, and what its checksums vouch for; None for what is missing.
-
-    Attributes:
-        column_index: Bounds of its data pages.
-        offset_index: Locations of its data pages, in the file that the chunk comes from.
-        bloom_filter: Its bloom filter as stored.
-    """
+    """The indexes and the bloom filter of a chunk, as far as their checksums hold."""
 
     column_index: ColumnIndex | None = None
     offset_index: OffsetIndex | None = None
@@ -40,15 +34,7 @@ class Derived:
 
 
 def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> EncodedChunk:
-    """The chunk as it is, its offsets counted from its own first byte.
-
-    An OffsetIndex that is missing is made where every row is one entry of a page; a page of a nested v1 column does
-    not tell its rows. A ColumnIndex and a bloom filter are not made: it would take decoding the values.
-
-    Raises:
-        ThriftError: A page header does not parse.
-        EncodingError: A page goes beyond the chunk.
-    """
+    """The chunk as it is, its offsets counted from its own first byte, with an OffsetIndex where pages tell rows."""
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     data = data[: pages[-1].end] if pages else data[:0]
     metadata = _of_pages(chunk.metadata, pages)
@@ -83,10 +69,7 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
 
 
 def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData:
-    """The metadata of a chunk; where they were made up of fewer pages than there are now, those of its pages.
-
-    So it is where no footer tells of a chunk, and a page of it was found elsewhere.
-    """
+    """The metadata of a chunk; where they were made up of fewer pages than there are now, those of its pages."""
     num_values = sum(page.num_values for page in pages if page.header.type in _DATA_PAGES)
     if num_values == metadata.num_values:
         return replace(metadata)

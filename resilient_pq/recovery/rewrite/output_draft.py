@@ -44,13 +44,7 @@ class Draft:
     """Lays a file out into a sink, and reads again what it pushes."""
 
     def __init__(self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None) -> None:
-        """Prepare to lay out.
-
-        Args:
-            sink: Takes the bytes.
-            layout: Lays them out; what is in place already may be behind it.
-            created_by: Who made the chunks that are taken over.
-        """
+        """Prepare to lay out."""
         self._sink = sink
         self._layout = layout
         self._quirks = Quirks.of(created_by)
@@ -68,17 +62,7 @@ class Draft:
         await self._push(self._layout.start())
 
     async def chunk(self, leaf: Leaf, chunk: EncodedChunk, num_rows: int, *, is_copy: bool) -> None:
-        """Push the next column chunk.
-
-        Args:
-            leaf: Its column in the output.
-            chunk: The chunk.
-            num_rows: Its rows.
-            is_copy: Whether its bytes were examined where they come from: then its pages are only told apart again.
-
-        Raises:
-            RecoveryError: It cannot be read again.
-        """
+        """Push the next column chunk."""
         pushed = self._layout.chunk(chunk)
         place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
         read = ChunkRead(len(self._layout.row_groups), leaf, chunk.metadata, place, num_rows, quirks=self._quirks)
@@ -98,22 +82,14 @@ class Draft:
         self._chunks = []
 
     async def finish(self, extra: dict[str, str], num_rows: int) -> None:
-        """Push the last bytes of the file, and open it.
-
-        Args:
-            extra: Further key-value metadata.
-            num_rows: Rows that it must have.
-
-        Raises:
-            RecoveryError: It cannot be opened, or has other rows, or chunks elsewhere.
-        """
+        """Push the last bytes of the file, and open it."""
         num_chunks = len(self._layout.row_groups) * len(self._layout.schema.leaves)
         buffers = await off_loop(num_chunks, partial(self._layout.finish, state=FileState.SALVAGED, extra=extra))
         await self._push(buffers)
         await off_loop(num_chunks, self._check_footer, buffers, num_rows)
 
     def _check_footer(self, buffers: Buffers, num_rows: int) -> None:
-        """Open the file as whoever reads it will, by the last bytes that were pushed."""
+        """Open the file as a reader does, by the last bytes that were pushed."""
         tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
         contents = _opened(read_footer(tail, self._sink.position - len(tail)), num_rows)
         if not contents.verified:
@@ -133,11 +109,7 @@ class Draft:
 
 
 async def check_end(source: DamagedObject, end: int, num_rows: int) -> None:
-    """Hold that a file that ends at some offset of a source can be opened, and has so many rows.
-
-    Raises:
-        RecoveryError: It cannot, or has not.
-    """
+    """Hold that a file that ends at some offset of a source can be opened, and has so many rows."""
     start = max(end - _TAIL_BYTES, 0)
     found: Footer | NeedBytes = NeedBytes(start)
     while isinstance(found, NeedBytes):
@@ -170,12 +142,7 @@ def _opened(found: Footer | NeedBytes, num_rows: int) -> Contents:
 
 
 def _read_again(chunk: ChunkRead, parts: Sequence[memoryview], *, is_copy: bool) -> None:
-    """Read a chunk as whoever opens the output will.
-
-    Raises:
-        FormatError: It does not decode to as many rows, or ends elsewhere.
-        UnsupportedError: It uses what this version does not read.
-    """
+    """Read a chunk as a reader of the output does."""
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     table = PageTable.read(data, chunk.range.start, chunk.num_values_to_read)
     last = table.page(len(table.rows) - 1) if table.rows else None

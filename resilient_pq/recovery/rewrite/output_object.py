@@ -1,7 +1,7 @@
 """The object that a recovery writes. An async shell.
 
-Where the bytes that are kept begin with those of the damaged file, they stay where they are, and it goes on as the same
-file; otherwise row groups get new places in a new file.
+An output that begins with the bytes of the damaged file continues that file; in any other one all row groups get new
+places, and it is a new file.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
-from resilient_pq.recovery.report import LostRegion
-from resilient_pq.recovery.resume.resume_layout import continued, own_keys
-from resilient_pq.recovery.resume.resume_local import up_to
+from resilient_pq.recovery.ledger.ledger_model import Ledger
+from resilient_pq.recovery.report import Finding, LostRegion
+from resilient_pq.recovery.resume.resume_layout import layout_behind, own_keys
+from resilient_pq.recovery.resume.resume_local import prefix_of
 from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
-from resilient_pq.recovery.rewrite.server_copy import bytes_copied_unread, prefixed_sink
+from resilient_pq.recovery.rewrite.server_copy import PrefixedSink, bytes_copied_unread, prefixed_sink
 from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.recovery.verification.verification import Verification
@@ -44,16 +45,7 @@ _COPY_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an output goes.
-
-    Attributes:
-        store: The store.
-        key: The key in it.
-        overwrite: Whether an object that is there is replaced.
-        make_folder: Whether its folder is made where there is none.
-        permissions: Of a local file: what others than its owner may do with it, at most; None for what the umask
-            leaves.
-    """
+    """Where an output goes; `permissions` are the most that others than its owner get of a local file."""
 
     store: WriteStore
     key: str
@@ -80,32 +72,19 @@ class Target:
 
 def permissions_of(sources: Iterable[ObjectInfo]) -> int | None:
     """What may be done with each of the objects that an output is made of; None where none is a local file."""
-    known = [info.permissions for info in sources if info.permissions is not None]
-    return reduce(and_, known) if known else None
+    permissions = [info.permissions for info in sources if info.permissions is not None]
+    return reduce(and_, permissions) if permissions else None
 
 
 async def check_other(address: str, target: Target) -> None:
-    """Refuse to write over what is read, and where nothing can be written.
-
-    Args:
-        address: What is read.
-        target: An output.
-
-    Raises:
-        UnsupportedError: The store of the output only reads.
-        RecoveryError: An output is what is read, by this name or another.
-    """
+    """Refuse to write over what is read, and where nothing can be written."""
     target.store.check_writable(target.key)
     if target.address == address or await asyncio.to_thread(_same_file, target.address, address):
         raise RecoveryError(f"{target.url} is the file that is read", hint="a new file is written; name another output")
 
 
 async def check_free(target: Target) -> None:
-    """Refuse to replace what is there, where that was not asked for.
-
-    Raises:
-        AlreadyExistsError: It is there.
-    """
+    """Refuse to replace what is there, where that was not asked for."""
     if not target.overwrite and await target.store.exists(target.key):
         raise AlreadyExistsError(
             f"{target.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
@@ -125,51 +104,47 @@ def _same_file(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OutputContents:
-    """What an output is made of.
+    """What an output is made of, what of the damaged file is lost, and the account of both."""
 
-    Attributes:
-        known: What is known of the damaged file.
-        examined: What was found in its data.
-        rows: What of them is kept.
-        lost: What is not.
-        rows_lost: Rows that are not; None where nobody can count them.
-        sound: Whether the file is sound, and copied as it is.
-    """
-
-    known: Reconstruction
-    examined: Verification
+    reconstruction: Reconstruction
+    verification: Verification
     rows: RetainedRows
     lost: tuple[LostRegion, ...]
-    rows_lost: int | None
-    sound: bool = False
+    ledger: Ledger
+    findings: tuple[Finding, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing at all is wrong with the file, so that it is copied as it is."""
+        if self.reconstruction.error is not None or not self.ledger.is_complete:
+            return False
+        verification = self.verification
+        return not (verification.scanned or verification.copies_damaged_at or self.reconstruction.keys_damaged)
 
     @property
     def lineage(self) -> str:
         """What the output says of where it comes from, as JSON."""
-        source = self.known.source
+        source = self.reconstruction.source
         return json.dumps(
             {
                 "source": os.path.basename(without_query(source.url)),
                 "size": source.info.size,
                 "etag": source.info.etag,
-                "rows_lost": self.rows_lost,
+                "rows_lost": self.ledger.rows_lost,
                 "lost": [[region.start, region.end, region.num_rows] for region in self.lost],
             }
         )
 
     @property
     def num_whole(self) -> int:
-        """How many row groups from the first on are whole where they lie, and their second copies before and in them.
-
-        They can stay there.
-        """
-        candidates = self.known.candidates
-        if candidates is None or self.known.moved:
+        """How many row groups from the first on can stay: they are whole, and the second copies before and in them."""
+        candidates = self.reconstruction.candidates
+        if candidates is None or self.reconstruction.moved:
             return 0
-        damaged = min(self.examined.copies_damaged_at, default=None)
+        damaged = min(self.verification.copies_damaged_at, default=None)
         count = 0
         for position, candidate in enumerate(candidates.row_groups):
-            whole = candidate.ordinal == position and position not in self.examined.found
+            whole = candidate.ordinal == position and position not in self.verification.scanned
             if not whole or (damaged is not None and damaged < candidate.end):
                 break
             count += 1
@@ -178,41 +153,22 @@ class OutputContents:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How an output came about.
-
-    Attributes:
-        num_bytes: Bytes of the damaged file that went into it as they were.
-        num_bytes_unread: Those of them that the store copied itself, and that were not read before either.
-    """
+    """Bytes of the damaged file that an output has as they were, and those of them that the store copied unread."""
 
     num_bytes: int
     num_bytes_unread: int = 0
 
 
 async def publish(output: OutputContents, target: Target, progress: Progress | None = None) -> Copied | None:
-    """Write the output; when anything fails, nothing is left of it.
-
-    Args:
-        output: What it is made of.
-        target: Where it goes.
-        progress: Called with the bytes that are in place and the bytes of the source, while its store copies them.
-
-    Returns:
-        What was copied; None where the store does not copy after all what was left unread for that, and nothing was
-        written.
-
-    Raises:
-        RecoveryError: What was written cannot be read again, or not with as many rows.
-        StoreError: A store refused.
-    """
-    source = output.known.source
+    """Write the output; when anything fails, nothing is left of it."""
+    source = output.reconstruction.source
     await make_folder(target)
     if output.sound:
         return await _as_it_is(output, target, source.info.size, progress)
     whole = await _prefix(output, target)
     if whole is None:
         return await _anew(output, target)
-    candidates = output.known.candidates
+    candidates = output.reconstruction.candidates
     assert candidates is not None
     if candidates.cut_end is not None and output.num_whole == len(candidates.row_groups) == len(output.rows.row_groups):
         if not await ends_well(source, candidates.cut_end, output.rows.num_rows):
@@ -221,55 +177,47 @@ async def publish(output: OutputContents, target: Target, progress: Progress | N
     return await _behind(output, target, whole, progress)
 
 
-def may_be_unread(known: Reconstruction, target: Target) -> bool:
-    """Whether the store would copy row groups at the beginning of a torn file by itself.
-
-    Then they need not be read: what their checksums say of them is copied along.
-    """
-    candidates = known.candidates
-    if candidates is None or candidates.prefix_end is None or known.moved or not candidates.row_groups:
+def may_be_unread(reconstruction: Reconstruction, target: Target) -> bool:
+    """Whether the store would copy row groups at the beginning of a torn file by itself."""
+    candidates = reconstruction.candidates
+    if candidates is None or candidates.prefix_end is None or reconstruction.moved or not candidates.row_groups:
         return False
-    if known.error is None and candidates.contents.state is not FileState.IN_PROGRESS:
+    if reconstruction.error is None and candidates.contents.state is not FileState.IN_PROGRESS:
         return False  # what is whole at its end is recovered for the sake of its data
-    return bytes_copied_unread(known.source, target.store, candidates.prefix_end, target.options) > 0
+    return bytes_copied_unread(reconstruction.source, target.store, candidates.prefix_end, target.options) > 0
 
 
 async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
-    """What of the file stays in its place; None where everything gets a new one.
-
-    Where the file ends in a footer that is whole, its row groups have indexes that a prefix would leave behind. So they
-    get new places, but where the store itself copies a prefix.
-    """
-    candidates, count = output.known.candidates, output.num_whole
-    if candidates is None or candidates.contents.footer.record is None:
+    """The row groups that stay in their places; None where all get new ones."""
+    candidates, source = output.reconstruction.candidates, output.reconstruction.source
+    record = None if candidates is None else candidates.contents.footer.record
+    if candidates is None or record is None:
         return None
-    if count == len(candidates.row_groups) and not output.examined.copies_damaged_at:
-        if candidates.cut_end is not None:
-            return candidates
-        if candidates.prefix_end is not None and candidates.last is not None:
-            return candidates
-    if not count:
-        return None
-    source = output.known.source
-    end = candidates.row_groups[count - 1].end
-    if not bytes_copied_unread(source, target.store, end, target.options):
+    if _stays_whole(output, candidates):
+        return candidates
+    row_groups = candidates.row_groups[: output.num_whole]
+    # A file that ends in a whole footer has indexes, which a prefix would leave behind: it is only worth its copy.
+    if not row_groups or not bytes_copied_unread(source, target.store, row_groups[-1].end, target.options):
         return None
     try:
-        file_id = candidates.contents.footer.record.file_id
-        return await up_to(source, candidates, candidates.row_groups[:count], file_id)
+        return await prefix_of(source, candidates, row_groups, record.file_id)
     except RecoveryError:
         return None  # the record behind them is damaged
 
 
+def _stays_whole(output: OutputContents, candidates: Candidates) -> bool:
+    """Whether all row groups that are named stay, up to the last record or a footer."""
+    if output.num_whole < len(candidates.row_groups) or output.verification.copies_damaged_at:
+        return False
+    return candidates.cut_end is not None or (candidates.prefix_end is not None and candidates.last is not None)
+
+
 async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:
     """The bytes up to `end`, and nothing more."""
-    source, num_rows = output.known.source, output.rows.num_rows
+    source = output.reconstruction.source
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
-    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
-    async with completing(sink):
-        if begun is None:
-            await _copy(source, sink, end)
-        await check_end(source, end, num_rows)
+    async with _sink_behind(source, end, target, begun):
+        await check_end(source, end, output.rows.num_rows)
     return Copied(end)
 
 
@@ -277,63 +225,68 @@ async def _behind(
     output: OutputContents, target: Target, whole: Candidates, progress: Progress | None
 ) -> Copied | None:
     """Row groups that stay in their places, and what else is kept behind them."""
-    source, end = output.known.source, whole.prefix_end
+    source, end = output.reconstruction.source, whole.prefix_end
     assert end is not None
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
-    if begun is None and output.examined.unread:
+    if begun is None and output.verification.unread:
         return None
-    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
-    async with completing(sink):
-        if begun is None:
-            await _copy(source, sink, end)
-        layout = await continued(source, whole)
+    async with _sink_behind(source, end, target, begun) as sink:
+        layout = await layout_behind(source, whole)
         placed = {candidate.ordinal for candidate in whole.row_groups}
-        rest = [kept for kept in output.rows.row_groups if kept.known.ordinal not in placed]
-        copied = await _lay(output, _draft(output, sink, layout), rest)
-    unread = begun.num_bytes_unread if begun is not None and output.examined.unread else 0
+        rest = [kept for kept in output.rows.row_groups if kept.located.ordinal not in placed]
+        copied = await _lay(output, sink, layout, rest)
+    unread = begun.num_bytes_unread if begun is not None and output.verification.unread else 0
     return Copied(end + copied, unread)
 
 
 async def _anew(output: OutputContents, target: Target) -> Copied:
     """Everything in new places, with new records."""
-    contents = output.known.contents
+    contents = output.reconstruction.contents
     assert contents is not None
-    keys = own_keys(contents)
-    layout = FileLayout(contents.schema, RecordChain(os.urandom(16)), keys, made_like=contents.metadata)
+    layout = FileLayout(contents.schema, RecordChain(os.urandom(16)), own_keys(contents), made_like=contents.metadata)
     sink = await target.store.create(target.key, target.options)
     async with completing(sink):
-        draft = _draft(output, sink, layout)
-        await draft.start()
-        copied = await _lay(output, draft, output.rows.row_groups)
-    return Copied(copied)
+        return Copied(await _lay(output, sink, layout, output.rows.row_groups, from_start=True))
 
 
-def _draft(output: OutputContents, sink: ObjectSink, layout: FileLayout) -> Draft:
-    assert output.known.contents is not None
-    return Draft(sink, layout, created_by=output.known.contents.metadata.created_by)
-
-
-async def _lay(output: OutputContents, draft: Draft, kept: Sequence[RetainedRowGroup]) -> int:
+async def _lay(
+    output: OutputContents,
+    sink: ObjectSink,
+    layout: FileLayout,
+    row_groups: Sequence[RowGroupOutcome],
+    *,
+    from_start: bool = False,
+) -> int:
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
-    source, contents = output.known.source, output.known.contents
+    source, contents = output.reconstruction.source, output.reconstruction.contents
     assert contents is not None
-    examiner = PageScanner(source, output.examined.means, contents)
-    relaying = RowGroupRewriter(source, contents, examiner, output.known.positions)
+    draft = Draft(sink, layout, created_by=contents.metadata.created_by)
+    if from_start:
+        await draft.start()
+    scanner = PageScanner(source, output.verification.options, contents)
+    rewriter = RowGroupRewriter(source, contents, scanner, output.reconstruction.positions)
     copied = 0
-    for row_group in kept:
+    for row_group in row_groups:
         leaves = iter(contents.schema.leaves)
-        async with aclosing(relaying.chunks(row_group, contents.schema.leaves)) as chunks:
+        async with aclosing(rewriter.chunks(row_group, contents.schema.leaves)) as chunks:
             async for chunk, size in chunks:
                 copied += size
-                await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
-        await draft.end_row_group(row_group.num_rows, row_group.sorting_columns)
+                await draft.chunk(next(leaves), chunk, row_group.num_rows_kept, is_copy=size > 0)
+        await draft.end_row_group(row_group.num_rows_kept, row_group.sorting_columns)
     await draft.finish({LINEAGE_KEY: output.lineage}, output.rows.num_rows)
     return copied
 
 
-async def _copy(source: DamagedObject, sink: ObjectSink, end: int) -> None:
-    for start in range(0, end, _COPY_BYTES):
-        await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+@asynccontextmanager
+async def _sink_behind(
+    source: DamagedObject, end: int, target: Target, begun: PrefixedSink | None
+) -> AsyncIterator[ObjectSink]:
+    """A sink that holds the first bytes of the source, which are read where the store did not copy them."""
+    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
+    async with completing(sink):
+        for start in range(0, end if begun is None else 0, _COPY_BYTES):
+            await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+        yield sink
 
 
 @asynccontextmanager

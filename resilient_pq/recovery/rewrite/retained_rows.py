@@ -1,14 +1,18 @@
-"""What of the row groups of a damaged file goes into the output, and what is lost. Pure."""
+"""Which rows of a damaged file go into the output, and which are lost. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.lost_region import LostRegion, RemainingRowGroup, lost_regions
-from resilient_pq.damage.on_damage import OnDamage, RowChoice, choose_rows
+from resilient_pq.damage.on_damage import Mask, OnDamage, RowChoice, choose_rows
 from resilient_pq.errors import Where
 from resilient_pq.format.file_metadata import StoredSortingColumn
 from resilient_pq.format.schema_tree import Schema, Selection
@@ -16,119 +20,140 @@ from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.verification.page_scan import ScannedRowGroup
 
+Ordinals = NDArray[np.int64]
 
-@dataclass(frozen=True, slots=True)
-class RetainedRowGroup:
-    """A row group of which rows go into the output.
+
+@dataclass(frozen=True)
+class RowGroupOutcome:
+    """What becomes of a row group: which of its rows the output has, with which values.
 
     Attributes:
-        known: What was known of it.
-        found: What is left of it; None where all of it is whole in its place.
+        located: Where it lies, with the number of rows that its pages bear out.
+        scanned: What is left of it; None where all of it is whole in its place.
         choice: Which of its rows are kept; None for all, without nulls for lost values.
+        number: Its number in the ledger, which adds this and what follows.
+        own_outputs: Whether each column has its own output, in which rows without its value are not.
+        unread: Whether the store copied it, and it was not read.
+        checksummed: Of one that is whole in its place, the leaves whose pages all have checksums, by their ordinals.
     """
 
-    known: LocatedRowGroup
-    found: ScannedRowGroup | None = None
+    located: LocatedRowGroup
+    scanned: ScannedRowGroup | None = None
     choice: RowChoice | None = None
+    number: int = 0
+    own_outputs: bool = False
+    unread: bool = False
+    checksummed: Collection[int] = ()
 
     @property
     def num_rows(self) -> int:
-        """Rows that go into the output."""
-        if self.choice is not None:
-            return self.choice.num_rows
-        if self.found is not None:
-            return self.found.num_rows
-        assert self.known.num_rows is not None  # what is whole in its place is complete
-        return self.known.num_rows
+        """Its rows, as far as they are known."""
+        return (self.located.num_rows or 0) if self.scanned is None else self.scanned.num_rows
+
+    @property
+    def num_rows_kept(self) -> int:
+        """Its rows that go into the output."""
+        return self.num_rows if self.choice is None else self.choice.num_rows
+
+    @property
+    def keep(self) -> Mask | None:
+        """Which rows are kept; None for all."""
+        return None if self.choice is None else self.choice.keep
+
+    @property
+    def nulled(self) -> Mapping[int, Mask]:
+        """For each leaf that lost values of rows that are kept, by its ordinal, which rows."""
+        return {} if self.choice is None else self.choice.nulled
 
     @property
     def sorting_columns(self) -> tuple[StoredSortingColumn, ...]:
         """The order that its rows still have: up to the first column that got nulls for what is lost."""
-        nulled = () if self.choice is None else self.choice.nulled
-        return tuple(takewhile(lambda column: column.column_idx not in nulled, self.known.sorting_columns))
+        return tuple(takewhile(lambda column: column.column_idx not in self.nulled, self.located.sorting_columns))
 
-    @property
-    def in_place(self) -> bool:
-        """Whether it is whole as it lies."""
-        return self.found is None
+    @cached_property
+    def _kept_before(self) -> Ordinals:
+        return _running_count(np.ones(self.num_rows, np.bool_) if self.keep is None else self.keep)
+
+    @cached_property
+    def _nulled_before(self) -> dict[int, Ordinals]:
+        return {leaf: _running_count(mask) for leaf, mask in self.nulled.items()}
+
+    def rows_kept(self, leaf: int, first: int, end: int) -> int:
+        """How many of some rows are in the output, in that of a leaf's column where each has its own."""
+        kept = end - first if self.keep is None else int(self._kept_before[end] - self._kept_before[first])
+        return kept - self.rows_nulled(leaf, first, end) if self.own_outputs else kept
+
+    def rows_nulled(self, leaf: int, first: int, end: int) -> int:
+        """How many of some rows are kept without the values of a leaf."""
+        counted = self._nulled_before.get(leaf)
+        return 0 if counted is None else int(counted[end] - counted[first])
 
 
-@dataclass(frozen=True, slots=True)
+def _running_count(mask: Mask) -> Ordinals:
+    """How many are set before each place, and before the end."""
+    counts = np.zeros(len(mask) + 1, np.int64)
+    np.cumsum(mask, out=counts[1:])
+    return counts
+
+
+@dataclass(frozen=True)
 class RetainedRows:
-    """What goes into an output.
+    """What goes into an output: the outcomes of all row groups, and what they lost in the order of the bytes."""
 
-    Attributes:
-        row_groups: The row groups with rows, in order.
-        lost: What of the row groups is lost, in the order of the bytes.
-    """
+    outcomes: tuple[RowGroupOutcome, ...]
+    lost: tuple[LostRegion, ...] = ()
 
-    row_groups: tuple[RetainedRowGroup, ...]
-    lost: tuple[LostRegion, ...]
+    @cached_property
+    def row_groups(self) -> tuple[RowGroupOutcome, ...]:
+        """The row groups that the output has: one without rows only where it had none."""
+        return tuple(each for each in self.outcomes if each.choice is None or each.choice.num_rows)
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """Rows of all row groups."""
-        return sum(row_group.num_rows for row_group in self.row_groups)
+        return sum(row_group.num_rows_kept for row_group in self.row_groups)
 
 
-def keep(
+def retain_rows(
     schema: Schema,
     row_groups: Sequence[LocatedRowGroup],
-    found: Mapping[int, ScannedRowGroup],
+    scanned: Mapping[int, ScannedRowGroup],
     on_damage: OnDamage,
     columns: Sequence[Selection] | None = None,
 ) -> RetainedRows:
-    """Decide which rows are kept.
-
-    Args:
-        schema: All columns of the file.
-        row_groups: The row groups known of, in order.
-        found: For each of them that is not whole in its place, by its ordinal, what is left of it.
-        on_damage: DROP or NULL.
-        columns: The columns of the output; None for all.
-    """
+    """Decide which rows some columns, or all, keep; `scanned` has what is left of row groups that are not whole."""
     wanted = schema.columns if columns is None else columns
-    kept: list[RetainedRowGroup] = []
+    leaves = [leaf for column in wanted for leaf in column.leaves]
+    outcomes: list[RowGroupOutcome] = []
     lost: list[LostRegion] = []
-    for known in row_groups:
-        left = found.get(known.ordinal)
+    for located in row_groups:
+        left = scanned.get(located.ordinal)
         if left is None:
-            kept.append(RetainedRowGroup(known))
+            outcomes.append(RowGroupOutcome(located))
             continue
-        counted = left.known
-        leaves = [leaf for column in wanted for leaf in column.leaves]
         ordinals = {leaf.ordinal for leaf in leaves}
         present = {ordinal: mask for ordinal, mask in left.present.items() if ordinal in ordinals}
-        if not present and left.is_whole and counted.num_rows is not None:
-            kept.append(RetainedRowGroup(counted, left))
+        if not present and left.is_whole and located.num_rows is not None:
+            outcomes.append(RowGroupOutcome(located, left))
             continue
         choice = choose_rows(wanted, present, left.num_rows, on_damage)
         pages = {ordinal: chunk.pages for ordinal, chunk in enumerate(left.chunks) if chunk is not None}
-        place = ByteRange(known.start, known.end)
-        lost += lost_regions(leaves, RemainingRowGroup(known.ordinal, place, pages, present), choice)
-        if choice.num_rows:
-            kept.append(RetainedRowGroup(counted, left, choice))
-    return RetainedRows(tuple(kept), tuple(sorted(lost, key=lambda region: region.start)))
+        place = ByteRange(located.start, located.end)
+        lost += lost_regions(leaves, RemainingRowGroup(located.ordinal, place, pages, present), choice)
+        outcomes.append(RowGroupOutcome(located, left, choice))
+    return RetainedRows(tuple(outcomes), tuple(sorted(lost, key=lambda region: region.start)))
 
 
 @dataclass(frozen=True, slots=True)
 class RowNumbers:
-    """The numbers that rows have in the damaged file.
-
-    Attributes:
-        first: The number of the first row of each row group, by its ordinal; they ascend, and each is of one row.
-        guessed: The first row group before which rows may be missing that nobody counted; None where all are counted.
-    """
+    """The first row of each row group by its ordinal, and the first row group before which rows were not counted."""
 
     first: Mapping[int, int]
     guessed: int | None
 
 
-def row_numbers(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, ScannedRowGroup]) -> RowNumbers:
-    """Number the rows of all row groups, those that are kept and those that are not.
-
-    Where nobody counted the rows before a row group, its numbers go on as if none were missing there.
-    """
+def row_numbers(row_groups: Sequence[LocatedRowGroup], scanned: Mapping[int, ScannedRowGroup]) -> RowNumbers:
+    """Number the rows of all row groups, as if none were missing where nobody counted those before one."""
     first: dict[int, int] = {}
     guessed: int | None = None
     following = 0
@@ -139,14 +164,16 @@ def row_numbers(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, Scann
         else:
             following = before
         first[row_group.ordinal] = following
-        left = found.get(row_group.ordinal)
+        left = scanned.get(row_group.ordinal)
         following += max(row_group.num_rows or 0, 0 if left is None else left.num_rows)
     return RowNumbers(first, guessed)
 
 
-def numbering(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, ScannedRowGroup]) -> list[Finding]:
+def find_guessed_numbers(
+    row_groups: Sequence[LocatedRowGroup], scanned: Mapping[int, ScannedRowGroup]
+) -> list[Finding]:
     """What a user has to know of the numbers of rows in outputs of single columns."""
-    guessed = row_numbers(row_groups, found).guessed
+    guessed = row_numbers(row_groups, scanned).guessed
     if guessed is None:
         return []
     message = (

@@ -1,7 +1,7 @@
 """Row groups that are kept, as column chunks to be laid out again. An async shell.
 
 What is whole is taken over byte by byte. So are the chunks that lost nothing of a row group that keeps all its rows; of
-other row groups that lost values, what is left is decoded and encoded again.
+other row groups that lost values, what is salvaged is decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resilient_pq.reader.decoder import verify_chunk
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup
+from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
 from resilient_pq.recovery.verification.page_scan import PageScanner
 
 
@@ -34,85 +34,68 @@ class RowGroupRewriter:
     """Takes row groups over from a damaged file."""
 
     def __init__(
-        self, source: DamagedObject, contents: Contents, examiner: PageScanner, positions: dict[int, int]
+        self, source: DamagedObject, contents: Contents, scanner: PageScanner, positions: dict[int, int]
     ) -> None:
-        """Prepare to take over.
-
-        Args:
-            source: The damaged file.
-            contents: What is known of it.
-            examiner: Finds the pages of row groups that are not whole.
-            positions: For the ordinal of each row group that `contents` names, its position there.
-        """
+        """Prepare to take over."""
         self._source = source
         self._contents = contents
-        self._examiner = examiner
+        self._scanner = scanner
         self._positions = positions
 
     async def chunks(
-        self, kept: RetainedRowGroup, leaves: Sequence[Leaf], left: Sequence[SalvagedChunk | None] | None = None
+        self, outcome: RowGroupOutcome, leaves: Sequence[Leaf], salvaged: Sequence[SalvagedChunk | None] | None = None
     ) -> AsyncGenerator[tuple[EncodedChunk, int], None]:
-        """The chunks of a row group that is kept, each with how many bytes of the input it has as they were.
-
-        Args:
-            kept: Which one.
-            leaves: The columns wanted.
-            left: What is left of its chunks; None examines them.
-
-        Raises:
-            TransientError: What was whole before is not any more.
-            StoreError: The store could not give the bytes.
-        """
-        if kept.in_place:
+        """The chunks of a row group that is kept, each with how many bytes of the input it has as they were."""
+        if outcome.scanned is None:
             for leaf in leaves:
-                chunk = kept.known.chunks[leaf.ordinal]
+                chunk = outcome.located.chunks[leaf.ordinal]
                 assert chunk is not None  # or it would not be whole
-                yield await self._as_it_is(kept, chunk.read), chunk.read.range.size
+                yield await self._copied(outcome, chunk.read), chunk.read.range.size
             return
-        left = await self._examiner.chunks(kept.known) if left is None else left
+        salvaged = await self._scanner.salvage(outcome.located) if salvaged is None else salvaged
         for leaf in leaves:
-            yield await self._of_what_is_left(kept, leaf, left[leaf.ordinal])
+            yield await self._rewritten(outcome, leaf, salvaged[leaf.ordinal])
 
-    async def _of_what_is_left(
-        self, kept: RetainedRowGroup, leaf: Leaf, left: SalvagedChunk | None
+    async def _rewritten(
+        self, outcome: RowGroupOutcome, leaf: Leaf, salvaged: SalvagedChunk | None
     ) -> tuple[EncodedChunk, int]:
-        choice = kept.choice
+        choice = outcome.choice
         unchanged = choice is None or (choice.keep.all() and leaf.ordinal not in choice.nulled)
-        if left is not None and left.is_whole and unchanged:
+        if salvaged is not None and salvaged.is_whole and unchanged:
             # Page by page it is as it was written; indexes and filters go along as far as they are whole.
-            data = left.bytes()
-            derived = await self._derived(kept, left.chunk)
-            return await asyncio.to_thread(copied_chunk, left.chunk, data, derived), len(data)
+            data = salvaged.bytes()
+            derived = await self._derived(outcome, salvaged.chunk)
+            return await asyncio.to_thread(copied_chunk, salvaged.chunk, data, derived), len(data)
         assert choice is not None
-        options = _options_like(left)
-        runs = () if left is None else left.runs
+        options = _options_like(salvaged)
+        runs = () if salvaged is None else salvaged.runs
 
         def encode() -> EncodedChunk:
             return encode_chunk(leaf, rows_kept(leaf, runs, choice), options)
 
         return await asyncio.to_thread(encode), 0
 
-    async def _as_it_is(self, kept: RetainedRowGroup, chunk: ChunkRead) -> EncodedChunk:
-        derived = await self._derived(kept, chunk)
+    async def _copied(self, outcome: RowGroupOutcome, chunk: ChunkRead) -> EncodedChunk:
+        derived = await self._derived(outcome, chunk)
         data = await _read_again(self._source, chunk)
         return await asyncio.to_thread(copied_chunk, chunk, data, derived)
 
-    async def _derived(self, kept: RetainedRowGroup, chunk: ChunkRead) -> Derived:
-        """The chunk's indexes and bloom filter, as far as checksums vouch for them; what is damaged is left behind."""
-        position = self._positions.get(kept.known.ordinal)
+    async def _derived(self, outcome: RowGroupOutcome, chunk: ChunkRead) -> Derived:
+        """The chunk's indexes and bloom filter, as far as their checksums hold."""
+        position = self._positions.get(outcome.located.ordinal)
         if position is None:
             return Derived()
         of = index_ranges.IndexedChunk(self._contents, position, chunk.leaf)
-        columns = await self._vouched(of, index_ranges.column_index_place)
-        offsets = await self._vouched(of, index_ranges.offset_index_place)
-        bloom = await self._vouched(of, index_ranges.bloom_filter_place)
+        columns = await self._checksummed(of, index_ranges.column_index_place)
+        offsets = await self._checksummed(of, index_ranges.offset_index_place)
+        bloom = await self._checksummed(of, index_ranges.bloom_filter_place)
         return Derived(
             None if columns is None else compact_protocol.decode(ColumnIndex, columns)[0],
             None if offsets is None else compact_protocol.decode(OffsetIndex, offsets)[0],
             None if bloom is None else bytes(bloom),
         )
 
-    async def _vouched(
+    async def _checksummed(
         self,
         chunk: index_ranges.IndexedChunk,
         find: Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None],
@@ -144,18 +127,18 @@ async def _read_again(source: DamagedObject, chunk: ChunkRead) -> memoryview:
     return data
 
 
-def _options_like(left: SalvagedChunk | None) -> ChunkOptions:
+def _options_like(salvaged: SalvagedChunk | None) -> ChunkOptions:
     """How a chunk is encoded again: as it was, where that can be written."""
-    if left is None:
+    if salvaged is None:
         return ChunkOptions()
-    metadata = left.chunk.metadata
+    metadata = salvaged.chunk.metadata
     codec = CompressionCodec.ZSTD
     if metadata.codec in list(CompressionCodec):
         stated = CompressionCodec(metadata.codec)
         known = codecs.CODECS.get(stated)
         if stated is CompressionCodec.UNCOMPRESSED or (known is not None and known.compress is not None):
             codec = stated
-    pages = [fate.page for fate in left.pages if fate.page is not None]
+    pages = [fate.page for fate in salvaged.pages if fate.page is not None]
     v2 = any(page.header.type == PageType.DATA_PAGE_V2 for page in pages)
     pairs = ((pair.key, pair.value) for pair in metadata.key_value_metadata or ())
     return ChunkOptions(

@@ -30,31 +30,14 @@ _READ_BYTES = 8 * MiB
 
 @dataclass(frozen=True, slots=True)
 class PrefixedSink:
-    """A sink that holds the first bytes of an object already; what is written next goes behind them.
-
-    Attributes:
-        sink: It ends like every sink: with `complete`, or with `abort`, which removes the upload.
-        num_bytes_unread: Bytes of the prefix that the store copied: they were not read here, and nothing was compared.
-            The rest of the prefix, less than a MiB where parts may be unequal, was read and sent.
-    """
+    """A sink that holds the first bytes of an object, and how many of them the store copied unread."""
 
     sink: ObjectSink
     num_bytes_unread: int
 
 
 def bytes_copied_unread(source: DamagedObject, store: WriteStore, prefix_end: int, options: SinkOptions) -> int:
-    """How many bytes of a prefix `prefixed_sink` would have the store copy, if that does not refuse; asks nothing.
-
-    Args:
-        source: The object that the prefix is of.
-        store: Where the output goes.
-        prefix_end: Offset after the last byte of the prefix.
-        options: How the output is written.
-
-    Returns:
-        The bytes; 0 where the prefix is shorter than a part, the output goes to another store, or by
-        other credentials, or the store does not copy.
-    """
+    """How many bytes of a prefix `prefixed_sink` would have the store copy, if that does not refuse; asks nothing."""
     able = isinstance(store, MultipartStore) and store.capabilities.server_side_copy
     if not able or source.info.etag is None:
         return 0
@@ -74,28 +57,7 @@ async def prefixed_sink(
     *,
     progress: Progress | None = None,
 ) -> PrefixedSink | None:
-    """Begin the output with the first bytes of the source, copied by the store itself.
-
-    The copies are pinned to the version of the source. What is left of the prefix behind its last whole MiB passes
-    through here; where the store wants equal parts, what is left behind the last of those.
-
-    Args:
-        source: The object that the prefix is of.
-        store: Where the output goes.
-        key: Its key there.
-        prefix_end: Offset after the last byte of the prefix.
-        options: How the output is written.
-        progress: Called with the bytes of the prefix that are in place, and the bytes of the source.
-
-    Returns:
-        The sink, behind the prefix; None where the store cannot or may not copy: then the bytes have to be read and
-        written, and nothing is left behind.
-
-    Raises:
-        AlreadyExistsError: ``mode="x"``, and there is an object at `key`.
-        ObjectChangedError: The source was replaced meanwhile.
-        StoreError: The store failed; nothing is left behind.
-    """
+    """Begin the output with the first bytes of the source, copied by the store itself."""
     expected = bytes_copied_unread(source, store, prefix_end, options)
     if not expected:
         return None

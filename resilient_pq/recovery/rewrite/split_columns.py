@@ -1,4 +1,4 @@
-"""Each column of a damaged file in an output of its own, with the rows that it has left. An async shell.
+"""Writes each column of a damaged file to an output of its own, with the rows that it has left. An async shell.
 
 The rows of the outputs differ. A first column says which they are: their numbers in the damaged file, from 0; behind
 rows that nobody counted, numbers that only tell which values are of one row.
@@ -35,14 +35,14 @@ from resilient_pq.recovery.rewrite.output_object import (
     completing,
     make_folder,
 )
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, keep, row_numbers
+from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome, retain_rows, row_numbers
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.writer.file_layout import FileLayout
 
 #: Keys of other libraries that speak of all columns at once.
 _OF_ALL_COLUMNS = ("ARROW:schema", "pandas")
-#: Of the name of a column that go into that of its output; names of files have 255 in most file systems.
+#: Bytes of a column's name in the name of its output; most file systems allow 255 for all of that.
 _NAME_BYTES = 100
 #: Outputs that are open at one time, and bytes that their columns have in the input: sinks hold some of what they get.
 _MOST_OPEN = 128
@@ -50,52 +50,48 @@ _BATCH_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ColumnOutput:
     """A column, where it goes, and what is kept of it: row groups with rows, by their ordinals."""
 
     column: Selection
     target: Target
-    kept: dict[int, RetainedRowGroup]
+    kept: dict[int, RowGroupOutcome]
 
 
-async def publish_apart(output: OutputContents, target: Target) -> dict[str, str]:
-    """Write an output for each top-level column that has rows left.
-
-    Returns:
-        The URL of each output by the name of its column.
-
-    Raises:
-        RecoveryError: One of them is the damaged file itself; none was written.
-        AlreadyExistsError: One of them is there already, and is not to be replaced; none was written.
-        StoreError: A store refused; outputs that were written before stay.
-    """
-    contents, row_groups = output.known.contents, output.known.row_groups
+async def publish_columns(output: OutputContents, target: Target) -> dict[str, str]:
+    """Write an output for each top-level column that has rows left."""
+    contents, row_groups = output.reconstruction.contents, output.reconstruction.row_groups
     assert contents is not None
     targets = dict(targets_of(contents.schema, target))
     for one in targets.values():
-        for source in (output.known.source, *(other.source for other in output.examined.means.others)):
+        for source in (
+            output.reconstruction.source,
+            *(other.source for other in output.verification.options.alternates),
+        ):
             await check_other(source.address, one)
         await check_free(one)
     await make_folder(target)
     parts = []
     for column in contents.schema.columns:
-        rows = keep(contents.schema, row_groups, output.examined.found, OnDamage.DROP, [column])
+        rows = retain_rows(contents.schema, row_groups, output.verification.scanned, OnDamage.DROP, [column])
         if rows.row_groups:
-            kept = {each.known.ordinal: each for each in rows.row_groups if each.num_rows}  # the others encode nothing
-            parts.append(_Part(column, targets[column.position], kept))
+            kept = {
+                each.located.ordinal: each for each in rows.row_groups if each.num_rows_kept
+            }  # the others encode nothing
+            parts.append(_ColumnOutput(column, targets[column.position], kept))
     batches = _Batches(output, contents)
-    for batch in _batched(parts):
+    for batch in _batches(parts):
         await batches.publish(batch)
     return {part.column.node.name: part.target.url for part in parts}
 
 
-def _batched(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+def _batches(parts: Sequence[_ColumnOutput]) -> Iterator[list[_ColumnOutput]]:
     """As many columns as are written at one time."""
-    batch: list[_Part] = []
+    batch: list[_ColumnOutput] = []
     size = 0
     for part in parts:
         ordinals = [leaf.ordinal for leaf in part.column.leaves]
-        chunks = [each.known.chunks[ordinal] for each in part.kept.values() for ordinal in ordinals]
+        chunks = [each.located.chunks[ordinal] for each in part.kept.values() for ordinal in ordinals]
         num_bytes = sum(chunk.read.range.size for chunk in chunks if chunk is not None)
         if batch and (len(batch) == _MOST_OPEN or size + num_bytes > _BATCH_BYTES):
             yield batch
@@ -133,30 +129,32 @@ class _Batches:
     def __init__(self, output: OutputContents, contents: Contents) -> None:
         """Keep what all outputs have in common."""
         self._contents = contents
-        self._row_groups = output.known.row_groups
+        self._row_groups = output.reconstruction.row_groups
         self._keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}
         self._lineage = {LINEAGE_KEY: output.lineage}
-        self._first_rows = row_numbers(output.known.row_groups, output.examined.found).first
-        self._examiner = PageScanner(output.known.source, output.examined.means, contents)
-        self._relaying = RowGroupRewriter(output.known.source, contents, self._examiner, output.known.positions)
+        self._first_rows = row_numbers(output.reconstruction.row_groups, output.verification.scanned).first
+        self._scanner = PageScanner(output.reconstruction.source, output.verification.options, contents)
+        self._rewriter = RowGroupRewriter(
+            output.reconstruction.source, contents, self._scanner, output.reconstruction.positions
+        )
 
-    async def publish(self, batch: Sequence[_Part]) -> None:
+    async def publish(self, batch: Sequence[_ColumnOutput]) -> None:
         """Write and publish the outputs of some columns."""
         async with AsyncExitStack() as sinks:
-            drafts = [(part, await self._begun(part, sinks)) for part in batch]
-            for known in self._row_groups:
-                left: Sequence[SalvagedChunk | None] | None = None
+            drafts = [(part, await self._begin(part, sinks)) for part in batch]
+            for located in self._row_groups:
+                salvaged: Sequence[SalvagedChunk | None] | None = None
                 for part, draft in drafts:
-                    kept = part.kept.get(known.ordinal)
+                    kept = part.kept.get(located.ordinal)
                     if kept is None:
                         continue
-                    if left is None and not kept.in_place:
-                        left = await self._examiner.chunks(kept.known)
-                    await self._row_group(draft, part.column, kept, left)
+                    if salvaged is None and kept.scanned is not None:
+                        salvaged = await self._scanner.salvage(kept.located)
+                    await self._row_group(draft, part.column, kept, salvaged)
             for part, draft in drafts:
-                await draft.finish(self._lineage, sum(kept.num_rows for kept in part.kept.values()))
+                await draft.finish(self._lineage, sum(kept.num_rows_kept for kept in part.kept.values()))
 
-    async def _begun(self, part: _Part, sinks: AsyncExitStack) -> Draft:
+    async def _begin(self, part: _ColumnOutput, sinks: AsyncExitStack) -> Draft:
         column, metadata = part.column, self._contents.metadata
         orders = metadata.column_orders
         if orders is not None and len(orders) == len(self._contents.schema.leaves):
@@ -172,22 +170,22 @@ class _Batches:
         return draft
 
     async def _row_group(
-        self, draft: Draft, column: Selection, kept: RetainedRowGroup, left: Sequence[SalvagedChunk | None] | None
+        self, draft: Draft, column: Selection, kept: RowGroupOutcome, salvaged: Sequence[SalvagedChunk | None] | None
     ) -> None:
-        numbers = _numbers(kept, self._first_rows[kept.known.ordinal])
+        numbers = _numbers(kept, self._first_rows[kept.located.ordinal])
         data = LeafData(len(numbers), None, None, numbers)
         leaves = iter(draft.leaves)
         number_leaf = next(leaves)
         encoded = await asyncio.to_thread(encode_chunk, number_leaf, [data], ChunkOptions())
-        await draft.chunk(number_leaf, encoded, kept.num_rows, is_copy=False)
-        async with aclosing(self._relaying.chunks(kept, column.leaves, left)) as chunks:
+        await draft.chunk(number_leaf, encoded, kept.num_rows_kept, is_copy=False)
+        async with aclosing(self._rewriter.chunks(kept, column.leaves, salvaged)) as chunks:
             async for chunk, size in chunks:
-                await draft.chunk(next(leaves), chunk, kept.num_rows, is_copy=size > 0)
-        await draft.end_row_group(kept.num_rows)
+                await draft.chunk(next(leaves), chunk, kept.num_rows_kept, is_copy=size > 0)
+        await draft.end_row_group(kept.num_rows_kept)
 
 
-def _numbers(row_group: RetainedRowGroup, first_row: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _numbers(row_group: RowGroupOutcome, first_row: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The numbers of a row group's rows that are kept."""
     if row_group.choice is None:
-        return np.arange(first_row, first_row + row_group.num_rows, dtype=np.int64)
+        return np.arange(first_row, first_row + row_group.num_rows_kept, dtype=np.int64)
     return np.flatnonzero(row_group.choice.keep).astype(np.int64) + first_row

@@ -1,6 +1,6 @@
 """Uploads that were begun and never completed: found, described and aborted. An async shell.
 
-What can be completed of one is told by `upload_rule`, and completed by `upload_completion`.
+`upload_rule` says which parts can be completed, and `upload_completion` completes them.
 """
 
 from __future__ import annotations
@@ -223,11 +223,7 @@ async def multipart_store(
     bucket_alone: bool = False,
     retry: RetryPolicy = READING,
 ) -> AsyncIterator[tuple[MultipartStore, str]]:
-    """The store of a URL, closed at the end unless it was given, and the key there.
-
-    Raises:
-        UnsupportedError: The store has no uploads.
-    """
+    """The store of a URL, closed at the end unless it was given, and the key there."""
     async with place_of(url, storage_options, bucket_alone=bucket_alone, retry=retry) as (store, key):
         if not isinstance(store, MultipartStore):
             raise UnsupportedError(
@@ -239,12 +235,7 @@ async def multipart_store(
 
 
 async def only_upload(store: MultipartStore, key: str) -> str:
-    """The id of the upload that is open for an object.
-
-    Raises:
-        NotFoundError: There is none.
-        RecoveryError: There are several.
-    """
+    """The id of the upload that is open for an object."""
     found = await store.uploads_of(key)
     where = Where(key=store.url_of(key))
     if not found:

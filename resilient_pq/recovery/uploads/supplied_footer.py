@@ -1,4 +1,4 @@
-"""A footer for the bytes of an upload that nobody can read yet, from metadata that the caller supplies. Pure.
+"""A footer for the bytes of an upload that has none, from metadata that the caller supplies. Pure.
 
 A stranger's writer that keeps its metadata elsewhere, or writes the same file once more, can tell what lies in the
 parts of an upload. A footer with the row groups that lie there, sent as one more part, makes a Parquet file of them,
@@ -22,15 +22,7 @@ from resilient_pq.version import MAKER
 
 @dataclass(frozen=True, slots=True)
 class SuppliedFooter:
-    """A footer, and what it keeps.
-
-    Attributes:
-        footer: ``FileMetaData | u32 length | PAR1``, to stand directly behind the bytes it was made for.
-        num_rows: Rows of the row groups that it names.
-        num_row_groups: Those row groups.
-        rows_dropped: Rows of the row groups that do not lie within the bytes.
-        row_groups_dropped: Those row groups.
-    """
+    """A footer that stands behind the bytes it was made for, and how many rows and row groups it keeps."""
 
     footer: bytes
     num_rows: int
@@ -40,16 +32,7 @@ class SuppliedFooter:
 
 
 def supplied_contents(data: bytes) -> Contents:
-    """Understand metadata that were supplied as bytes.
-
-    Args:
-        data: A file that holds nothing but metadata, such as `pyarrow.parquet.write_metadata` writes, a whole Parquet
-            file, or a footer alone: file metadata, their length in four bytes, and the magic.
-
-    Raises:
-        FormatError: It is none of these, or damaged.
-        UnsupportedError: The metadata are encrypted.
-    """
+    """Understand metadata that were supplied as bytes."""
     # Where a footer alone would stand in a file without rows.
     offset = 0 if data.startswith((footer.MAGIC, footer.ENCRYPTED_MAGIC)) else len(footer.MAGIC)
     found = read_footer(memoryview(data), offset)
@@ -59,22 +42,7 @@ def supplied_contents(data: bytes) -> Contents:
 
 
 def fitted_footer(contents: Contents, num_bytes: int) -> SuppliedFooter:
-    """The footer with the row groups that lie within the first bytes of a file.
-
-    Page indexes and bloom filters that do not lie there are left out: readers do without.
-
-    Args:
-        contents: The metadata of that file, whole or longer.
-        num_bytes: How many bytes of it are there.
-
-    Returns:
-        The footer; it may name no row group.
-
-    Raises:
-        FormatError: Row groups are said to lie where none can.
-        UnsupportedError: The metadata speak of encrypted columns.
-        RecoveryError: The metadata are of a summary, or of a file of ours.
-    """
+    """The footer with the row groups that lie within the first bytes of a file."""
     _refuse_unfit(contents)
     metadata = deepcopy(contents.metadata)
     kept: list[RowGroup] = []

@@ -61,7 +61,7 @@ SuppliedMetadata: TypeAlias = bytes | bytearray | memoryview | str | os.PathLike
 
 
 class CompletedBy(StrEnum):
-    """What told which parts to take."""
+    """How the parts to take were chosen."""
 
     RULE = "rule"
     """The sizes of the parts: the object ends with the newest checkpoint that was stored."""
@@ -79,7 +79,7 @@ class CompletedUpload:
         url: The object.
         upload_id: The upload, which is no more.
         info: The object's size and version.
-        how: What told which parts to take.
+        how: How the parts to take were chosen.
         num_parts: Parts of the object.
         bytes_dropped: Bytes of parts behind those, which are gone.
         num_rows: Rows of the object; None where it has to be read to know.
@@ -149,7 +149,7 @@ async def complete_upload(
         with located(Where(key=store.url_of(key))):
             # What is missing is told first: nobody should replace an object for the sake of an upload that is gone.
             chosen = upload_id or await only_upload(store, key)
-            lease = await _taken(store, key, chosen)
+            lease = await _take_lease(store, key, chosen)
             found = upload_parts(await store.list_parts(key, chosen))
             condition = await _condition(store, key, overwrite=overwrite)
             upload = _Completion(store, key, chosen, condition)
@@ -162,8 +162,8 @@ async def complete_upload(
             return done
 
 
-async def _taken(store: MultipartStore, key: str, upload_id: str) -> Lease | None:
-    """The lease of an upload, from its writer, which is told of nothing more from now on that it is stored."""
+async def _take_lease(store: MultipartStore, key: str, upload_id: str) -> Lease | None:
+    """Take the lease of an upload from its writer, to which nothing counts as stored from then on."""
     try:
         found = await find_epoch(store, key)
     except (AccessDeniedError, FormatError):
@@ -174,12 +174,7 @@ async def _taken(store: MultipartStore, key: str, upload_id: str) -> Lease | Non
 
 
 async def _contents_of(metadata: SuppliedMetadata, storage_options: Mapping[str, Any] | None) -> Contents:
-    """What the metadata say.
-
-    Raises:
-        FormatError: They are none, or damaged.
-        StoreError: They cannot be read.
-    """
+    """What the metadata say."""
     if isinstance(metadata, str | os.PathLike):
         store, key = await reach(metadata, storage_options)
         async with store:
@@ -204,11 +199,7 @@ class _Condition:
 
 
 async def _condition(store: MultipartStore, key: str, *, overwrite: bool) -> _Condition:
-    """That there is still what is there now.
-
-    Raises:
-        AlreadyExistsError: There is an object, and it must not be replaced.
-    """
+    """That there is still what is there now."""
     try:
         there = await object_there(store, key)
     except AccessDeniedError:  # credentials that may only write
@@ -275,11 +266,7 @@ class _Completion:
         )
 
     async def _publish(self, parts: Sequence[Part], *, listed: Sequence[Part]) -> ObjectInfo:
-        """Complete the upload, unless another object came meanwhile.
-
-        Raises:
-            RecoveryError: Parts that were `listed` are no longer what they were.
-        """
+        """Complete the upload, unless another object came meanwhile."""
         wanted = self.condition
         try:
             try:
@@ -310,7 +297,7 @@ class _Completion:
         try:
             now = upload_parts(await self.store.list_parts(self.key, self.upload_id)).listed
         except StoreError:
-            return False  # the error before this one tells more
+            return False  # the earlier error says more
         etags = {part.number: part.etag for part in now}
         return any(etags.get(part.number) != part.etag for part in listed)
 

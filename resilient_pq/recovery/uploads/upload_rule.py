@@ -42,22 +42,16 @@ class UploadParts:
 
     @property
     def fits_rule(self) -> bool:
-        """Whether the sizes are those that a writer of ours leaves.
-
-        Behind the open slot there may be parts of the next checkpoint already. All of them are full but one, which
-        ends where that checkpoint will.
-        """
+        """Whether the sizes are those that a writer of ours leaves."""
+        # Behind the open slot there may be parts of the next checkpoint already. All of them are full but
+        # one, which ends where that checkpoint will.
         if self.by_rule is None:
             return False
         behind = self.listed[len(self.by_rule) :]
         return sum(part.size % MiB != 0 for part in behind) <= 1
 
     def chosen(self, *, gap_free: bool = False) -> tuple[Part, ...]:
-        """The parts to complete: by the rule where the sizes fit it, otherwise all up to the first gap.
-
-        Args:
-            gap_free: Take all up to the first gap, whatever the sizes are.
-        """
+        """The parts to complete: by the rule where the sizes fit it, otherwise all up to the first gap."""
         if self.by_rule is None or gap_free or not self.fits_rule:
             return self.gap_free
         return self.by_rule
@@ -81,12 +75,7 @@ def size_of(parts: Iterable[Part]) -> int:
 
 
 def upload_parts(listed: Iterable[Part]) -> UploadParts:
-    """Understand the parts that a store lists.
-
-    Args:
-        listed: In any order. Of a part that was sent again a store may list several versions: as every version of
-            an open slot is the beginning of the next, the largest counts.
-    """
+    """Understand the parts that a store lists."""
     largest: dict[int, Part] = {}
     for part in listed:
         known = largest.get(part.number)

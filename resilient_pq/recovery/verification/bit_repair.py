@@ -39,27 +39,12 @@ class BitFlip:
 
 
 def flipped_bit(data: Any, stored_crc: int) -> BitFlip | None:
-    """The bit whose flip explains why bytes do not have the CRC32 that was stored for them.
-
-    It takes one pass over the bytes, and about 5 ms besides, however many there are.
-
-    Args:
-        data: A page's body or a whole chunk, as stored.
-        stored_crc: The CRC32 that it should have, unsigned.
-
-    Returns:
-        None where no single bit explains it, where nothing is wrong, and of more than `MAX_BYTES`.
-    """
+    """The bit whose flip explains why bytes do not have the CRC32 that was stored for them."""
     return flip_of(crc32(data) ^ stored_crc, len(data))
 
 
 def flip_of(difference: int, num_bytes: int) -> BitFlip | None:
-    """The same as `flipped_bit`, of bytes whose sum is known.
-
-    Args:
-        difference: The CRC32 of the bytes as they are, exclusive or the one stored.
-        num_bytes: How many bytes it is the sum of.
-    """
+    """The same as `flipped_bit`, of bytes whose sum is known."""
     if not difference or num_bytes > MAX_BYTES:
         return None
     behind = _exponent(difference)
@@ -81,15 +66,6 @@ def with_bit_turned_back(data: Any, stored_crc: int) -> bytes | None:
     """The bytes with the one bit turned back whose flip explains their CRC32; None where no single bit does."""
     flip = flipped_bit(data, stored_crc)
     return None if flip is None else repaired(data, flip)
-
-
-def false_odds(num_bytes: int) -> float:
-    """How likely it is that random damage to so many bytes looks like one flipped bit.
-
-    That is 8 n / 2^32, and the 32 bits of the sum itself: 1 in 8,000 of a page of 64 KiB, 1 in 512 of one of 1 MiB.
-    Two flipped bits are never taken for one in pages of up to 11,446 bytes (the sum has Hamming distance 4 there).
-    """
-    return (8 * num_bytes + _CRC_BITS) / 2**32
 
 
 def _exponent(power: int) -> int:

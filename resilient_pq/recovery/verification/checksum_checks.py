@@ -36,21 +36,14 @@ def examine_chunk(
     stated: Stated | None = None,
     look: Callable[[LeafData], None] | None = None,
 ) -> list[Finding]:
-    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes.
-
-    Args:
-        chunk: Which chunk.
-        data: Its bytes.
-        stated: What is said of its values: pages without a checksum are held against it; None for nothing.
-        look: Called with the values of a chunk that is decoded, and seems to be sound.
-    """
+    """What is wrong with a column chunk; nothing when a checksum covers every byte, or it decodes."""
     try:
-        vouched_for = verify_chunk(chunk, data)
-        if vouched_for and (chunk.leaf.max_repetition_level or chunk.metadata.num_values == chunk.num_rows):
-            return list(_alike(chunk, data))
+        is_verified = verify_chunk(chunk, data)
+        if is_verified and (chunk.leaf.max_repetition_level or chunk.metadata.num_values == chunk.num_rows):
+            return list(_indistinct_pages(chunk, data))
         # Also what is as it was written, and was written with too few rows.
         column = decode(chunk, data, verify=False)
-        if stated is not None and not vouched_for:  # a page's own checksum does not prove its place
+        if stated is not None and not is_verified:  # a page's own checksum does not prove its place
             found = list(_contradictions(stated, leaf_data(column)))
             if found:
                 return found
@@ -63,11 +56,11 @@ def examine_chunk(
             return [_unverified(chunk, error)]  # that says nothing about the file
         pages = list(_page_findings(chunk, data))
         return pages or [_finding(error, chunk.where, chunk.range)]
-    return list(_alike(chunk, data))
+    return list(_indistinct_pages(chunk, data))
 
 
 def _contradicted_encodings(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
-    """Pages with an encoding that the metadata do not list, as damaged headers have where no checksum tells."""
+    """Pages with an encoding that the metadata do not list, as damaged headers have where there is no checksum."""
     for page in pages_of(data, chunk.range.start, chunk.num_values_to_read):
         encoding = encoding_of(page.header)
         if encoding is not None and encoding not in chunk.metadata.encodings:
@@ -75,8 +68,8 @@ def _contradicted_encodings(chunk: ChunkRead, data: memoryview) -> Iterator[Find
             yield _finding(FormatError(message), chunk.where, ByteRange(page.offset, page.end))
 
 
-def _alike(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
-    """What the checksums of a chunk that is whole by them do not tell: which of its pages lies where."""
+def _indistinct_pages(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
+    """Pages of a chunk that its checksums, which hold, cannot tell from each other."""
     sums = ChunkSums.of(chunk.metadata)
     if sums is None or sums.chunk is None or sums.xxh3 is not None or not needs_hashes(chunk.metadata.codec):
         return
@@ -89,25 +82,20 @@ def _alike(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
 
 
 def _contradictions(stated: Stated, data: LeafData) -> Iterator[Finding]:
-    """Where values are not those that are told of: in which pages, or in the chunk where none is at fault."""
-    told = False
+    """Pages whose values contradict their index, or the chunk where only its statistics do."""
+    found = False
     for page in stated.contradicting(data):
         message = "the values of a page without a checksum are not those of which its index tells"
         yield _finding(FormatError(message), stated.chunk.where, page.place)
-        told = True
-    if not told and not stated.agrees(data, None):
+        found = True
+    if not found and not stated.agrees(data, None):
         message = "values without a checksum are not those of which the statistics of their chunk tell"
         yield _finding(FormatError(message), stated.chunk.where, stated.chunk.range)
 
 
 @dataclass(frozen=True, slots=True)
 class PagesSeen:
-    """The pages of column chunks that are sound.
-
-    Attributes:
-        verified: Those whose bytes a checksum vouches for.
-        decoded: Those that have none, and decode: a changed value would not be seen.
-    """
+    """How many pages of sound chunks a checksum covers, and how many without one were decoded."""
 
     verified: int = 0
     decoded: int = 0
@@ -152,16 +140,7 @@ def _finding(error: ResilientPQError, where: Where, place: ByteRange, *, costs_r
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Metadata that a resilient file should hold at a place: a second copy, an index, or the magic.
-
-    Attributes:
-        what: In words.
-        range: Where it lies; a record may be followed by padding in it.
-        kind: Of the record; None for what is none.
-        crc: CRC32 of what is no record.
-        where: The place in the format's words.
-        file: The data file that it lies in; None for the file itself.
-    """
+    """Metadata that a resilient file should hold: a record of a kind, or bytes with a CRC32."""
 
     what: str
     range: ByteRange
@@ -172,13 +151,7 @@ class Expected:
 
 
 def expected_metadata(contents: Contents) -> Iterator[Expected]:
-    """Everything besides data pages and the footer that a resilient file's footer leads to.
-
-    Of data files that a summary names it is the indexes; their second copies are looked at when they are checked.
-
-    Raises:
-        FormatError: The footer says what cannot be.
-    """
+    """Everything besides data pages and the footer that a resilient file's footer leads to."""
     record = contents.footer.record
     if record is None:
         return
@@ -200,11 +173,7 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
 
 
 def expected_of_row_groups(contents: Contents) -> Iterator[Expected]:
-    """The chunk records, the bloom filters, the indexes and the row-group records of all row groups.
-
-    Raises:
-        FormatError: The footer says what cannot be.
-    """
+    """The chunk records, the bloom filters, the indexes and the row-group records of all row groups."""
     limit = contents.footer.start
     for ordinal, row_group in enumerate(contents.metadata.row_groups):
         for leaf, column in zip(contents.schema.leaves, row_group.columns, strict=True):
@@ -215,18 +184,14 @@ def expected_of_row_groups(contents: Contents) -> Iterator[Expected]:
                 yield Expected(
                     "chunk record", ByteRange(start - CHUNK_RECORD_SIZE, start), RecordKind.CHUNK, where=where
                 )
-            yield from _indexes(column, where, contents.data_end_in(chunk.file), chunk.file)
+            yield from _expected_indexes(column, where, contents.data_end_in(chunk.file), chunk.file)
         place = record_range(row_group, limit)
         if place is not None:
             yield Expected("row-group record", place, RecordKind.ROW_GROUP, where=Where(row_group=ordinal))
 
 
 def record_range(row_group: RowGroup, limit: int) -> ByteRange | None:
-    """Where the record of a row group lies; None where its metadata do not say.
-
-    Raises:
-        FormatError: What they say cannot be, or lies beyond `limit`.
-    """
+    """Where the record of a row group lies; None where its metadata do not say."""
     first = row_group.columns[0] if row_group.columns else None
     if first is None or first.file_path is not None or first.meta_data is None:
         return None
@@ -237,7 +202,7 @@ def record_range(row_group: RowGroup, limit: int) -> ByteRange | None:
     return place
 
 
-def _indexes(column: ColumnChunk, where: Where, limit: int, file: str | None) -> Iterator[Expected]:
+def _expected_indexes(column: ColumnChunk, where: Where, limit: int, file: str | None) -> Iterator[Expected]:
     metadata = column.meta_data
     sums = ChunkSums.of(metadata) if metadata is not None else None
     if metadata is None or sums is None:
@@ -263,7 +228,7 @@ def examine_expected(expected: Expected, data: memoryview, file_id: bytes) -> Fi
         message = f"{expected.what} is not as it was written: its CRC32 does not match"
     elif _is_record(expected, data, file_id):
         return None
-    elif (other := _of_another(expected, data, file_id)) is not None:
+    elif (other := _id_of_other_file(expected, data, file_id)) is not None:
         message = f"{expected.what} is that of another file: --file-id {other.hex()} recovers what is left of that"
     else:
         message = f"{expected.what} is damaged; it is a second copy, nothing is lost yet"
@@ -271,7 +236,7 @@ def examine_expected(expected: Expected, data: memoryview, file_id: bytes) -> Fi
     return Finding(Damage.CORRUPT, message, expected.where, start, end, costs_rows=False)
 
 
-def _of_another(expected: Expected, data: memoryview, file_id: bytes) -> bytes | None:
+def _id_of_other_file(expected: Expected, data: memoryview, file_id: bytes) -> bytes | None:
     """The id of another file whose record lies in the place of one, as where a longer file was written over."""
     header = parse_header(data)
     if header is None or header.offset != expected.range.start or header.file_id == file_id:

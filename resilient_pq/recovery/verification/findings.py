@@ -34,7 +34,7 @@ from resilient_pq.recovery.verification.checksum_checks import (
     expected_metadata,
     pages_seen,
 )
-from resilient_pq.recovery.verification.read_ahead import Subject, examined
+from resilient_pq.recovery.verification.read_ahead import Subject, examine_ahead
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
@@ -45,21 +45,16 @@ Seen = dict[Place, PagesSeen]
 
 
 async def examine_row_groups(
-    source: DamagedObject, contents: Contents, progress: Progress | None, seen: Seen | None = None
+    source: DamagedObject, contents: Contents, progress: Progress | None, seen: Seen
 ) -> AsyncGenerator[Finding, None]:
-    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already.
-
-    Args:
-        source: The file.
-        contents: Its footer, understood.
-        progress: Called now and then with the bytes examined and the bytes there are.
-        seen: Gets the pages of each chunk that is sound.
-    """
+    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already."""
     objects = source.objects(contents)
-    total = _bytes_to_examine(source, contents)
-    done = 0
-    seen, shapes = {} if seen is None else seen, _Shapes(contents)
-    async with aclosing(examined(objects, _chunks(objects, contents, seen, shapes))) as found:
+    done, total = 0, source.info.size
+    if contents.data_files:
+        chunks = [chunk.meta_data for row_group in contents.metadata.row_groups for chunk in row_group.columns]
+        total = max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
+    shapes = _Shapes(contents)
+    async with aclosing(examine_ahead(objects, _chunks(objects, contents, seen, shapes))) as found:
         async for subject, findings in found:
             for finding in findings:
                 yield finding
@@ -78,7 +73,7 @@ async def _chunks(
     files: dict[str, Finding | None] = {}
     turns = Turns()
     for ordinal in range(len(contents.metadata.row_groups)):
-        told: set[str | None] = set()
+        reported: set[str | None] = set()
         stated = await _stated(objects, contents, ordinal)
         for leaf in contents.schema.leaves:
             await turns.give_way()
@@ -92,9 +87,9 @@ async def _chunks(
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
             if unusable is not None:
-                if chunk.file not in told:
+                if chunk.file not in reported:
                     yield replace(unusable, where=unusable.where.merged_with(Where(row_group=ordinal)))
-                told.add(chunk.file)
+                reported.add(chunk.file)
 
 
 class _Shapes:
@@ -173,22 +168,8 @@ def _examine_chunk(
     return findings
 
 
-def _bytes_to_examine(source: DamagedObject, contents: Contents) -> int:
-    if not contents.data_files:
-        return source.info.size
-    row_groups = contents.metadata.row_groups
-    chunks = [chunk.meta_data for row_group in row_groups for chunk in row_group.columns]
-    return max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
-
-
 async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Finding | None]) -> Finding | None:
-    """What stands against reading a data file that a summary names; None where nothing does.
-
-    Args:
-        objects: They pin it.
-        file: The data file; None for the file itself.
-        known: What was found before, added to.
-    """
+    """What stands against reading a data file that a summary names; None where nothing does."""
     if file is None:
         return None
     if file not in known:
@@ -202,7 +183,7 @@ async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Fi
 
 async def examine_metadata(source: DamagedObject, contents: Contents) -> AsyncGenerator[Finding, None]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
-    places = await off_loop(contents.num_chunks, lambda: list(expected_metadata(contents)))
+    places: list[Expected] = await off_loop(contents.num_chunks, list, expected_metadata(contents))
     async with aclosing(examine_places(source, contents, places)) as findings:
         async for finding in findings:
             yield finding
@@ -216,7 +197,7 @@ async def examine_places(
     if record is None:
         return
     objects = source.objects(contents)
-    async with aclosing(examined(objects, _metadata(objects, places, record.file_id))) as found:
+    async with aclosing(examine_ahead(objects, _metadata(objects, places, record.file_id))) as found:
         async for _, findings in found:
             for finding in findings:
                 yield finding
@@ -231,7 +212,7 @@ async def _metadata(
     for expected in places:
         await turns.give_way()
         if await _unusable(objects, expected.file, files) is not None:
-            continue  # told with its chunks already
+            continue  # reported with its chunks already
         try:
             place = objects.place_in(expected.file, expected.range)
         except FormatError as error:

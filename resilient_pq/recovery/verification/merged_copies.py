@@ -1,8 +1,8 @@
 """Several copies of one file, of which each page is taken from whichever has it whole. An async shell.
 
-That two objects are copies of one file is shown, not believed: rows of two files must never be mixed, whatever a
-caller says of them. Records of ours have the id of their file. Of files of others what their footers say of the same
-row groups has to be the same, and so have most of the bytes that both still have.
+That two objects are copies of one file has to be shown: rows of two files must never be mixed. Records of ours have the
+id of their file. Of files of others the footers have to say the same of the same row groups, and most of the bytes that
+both copies still have must be the same.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import data_starts
-from resilient_pq.recovery.verification.page_scan import Elsewhere
+from resilient_pq.recovery.verification.page_scan import AlternateSource
 
-#: What tells of a row group as its writer did; the other rungs guess from what lies there.
+#: Methods that read what the writer said of a row group; the others guess from its bytes.
 _STATED = (Method.FOOTER, Method.CHECKPOINT, Method.ROW_GROUP_RECORD, Method.TORN_FOOTER)
 #: Places at which bytes of two copies are compared, and how many bytes at each. Damage is rarely spread over so many.
 _PLACES = 16
@@ -31,15 +31,8 @@ _PLACE_BYTES = 4096
 _PIECE_BYTES = 64
 
 
-async def merged(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tuple[Elsewhere, ...]]:
-    """What all copies together tell of the file, and where else its pages can be read.
-
-    The copy that knows most comes first; row groups that only another knows of are added.
-
-    Raises:
-        RecoveryError: Two of them are not of the same file, or nothing shows that they are.
-        StoreError: A store could not give the bytes.
-    """
+async def merge_copies(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tuple[AlternateSource, ...]]:
+    """The reconstruction of the best copy, with the row groups that only others have, and where to read pages again."""
     if len(copies) == 1:
         return copies[0], ()
     best = max(copies, key=_worth)
@@ -52,11 +45,11 @@ async def merged(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tupl
                 hint="recover each by itself",
             )
     if best.error is not None:
-        best = await _add(best, others)
+        best = await _add_row_groups(best, others)
     elsewhere = []
     for other in others:
         same = frozenset([one.ordinal for one in best.row_groups if await _same_row_group(best, other, one)])
-        elsewhere.append(Elsewhere(other.source, RepairSource.OTHER_COPY, same))
+        elsewhere.append(AlternateSource(other.source, RepairSource.OTHER_COPY, same))
     return best, tuple(elsewhere)
 
 
@@ -72,29 +65,28 @@ def _worth(copy: Reconstruction) -> tuple[bool, bool, bool, int, int, int]:
     )
 
 
-async def _add(best: Reconstruction, others: Iterable[Reconstruction]) -> Reconstruction:
-    """Take in the row groups that only another copy knows of, and those that it knows better.
-
-    They lie where the best has none: what lies across one of its own is of another file, or of another end of it.
-    """
+async def _add_row_groups(best: Reconstruction, others: Iterable[Reconstruction]) -> Reconstruction:
+    """Add the row groups that only another copy has, where the best has none, and those that it knows better."""
     for other in others:
-        if other.contents is None or best.contents is None:
-            continue
-        if str(other.contents.schema) != str(best.contents.schema):
-            continue  # its columns are made up
-        for row_group in other.row_groups:
+        for row_group in other.row_groups if _have_same_columns(best, other) else ():
             mine = [one for one in best.row_groups if one.overlaps(row_group) or one.ordinal == row_group.ordinal]
-            guessed = all(one.method not in _STATED for one in mine) and row_group.method in _STATED
-            if mine and not (guessed and _begin_alike(mine, row_group)):
-                continue
-            if await _alike_in(best, other, row_group) is not False:
+            if (not mine or _is_guess_of(mine, row_group)) and await _alike_in(best, other, row_group) is not False:
                 kept = [one for one in best.row_groups if one not in mine]
                 best = replace(best, row_groups=tuple(sorted([*kept, row_group], key=lambda one: one.ordinal)))
     return best
 
 
-def _begin_alike(mine: Sequence[LocatedRowGroup], row_group: LocatedRowGroup) -> bool:
-    """Whether what was guessed of a row group fits what is stated of it."""
+def _have_same_columns(one: Reconstruction, other: Reconstruction) -> bool:
+    """Whether both have the same schema; columns that are made up differ."""
+    if one.contents is None or other.contents is None:
+        return False
+    return str(one.contents.schema) == str(other.contents.schema)
+
+
+def _is_guess_of(mine: Sequence[LocatedRowGroup], row_group: LocatedRowGroup) -> bool:
+    """Whether row groups were guessed, and fit one that is stated."""
+    if row_group.method not in _STATED or any(one.method in _STATED for one in mine):
+        return False
     starts = data_starts(row_group)
     return all(
         one.ordinal == row_group.ordinal
@@ -136,12 +128,12 @@ def _agreed(one: Iterable[LocatedRowGroup], other: Iterable[LocatedRowGroup]) ->
 
 def _tell_the_same(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
     if one.method in _STATED and other.method in _STATED:
-        told = [[_told(chunk) for chunk in row_group.chunks] for row_group in (one, other)]
-        return one.num_rows == other.num_rows and told[0] == told[1]
+        stated = [[_stated(chunk) for chunk in row_group.chunks] for row_group in (one, other)]
+        return one.num_rows == other.num_rows and stated[0] == stated[1]
     return data_starts(one) == data_starts(other)
 
 
-def _told(chunk: LocatedChunk | None) -> tuple[Any, ...] | None:
+def _stated(chunk: LocatedChunk | None) -> tuple[Any, ...] | None:
     """What every footer and record says alike of a chunk; where its indexes lie is named by the last one only."""
     if chunk is None:
         return None
@@ -185,7 +177,7 @@ async def _alike(one: DamagedObject, other: DamagedObject, place: ByteRange) -> 
         first, second = await one.read(wanted), await other.read(wanted)
         for at in range(0, wanted.size, _PIECE_BYTES):
             mine, theirs = bytes(first[at : at + _PIECE_BYTES]), bytes(second[at : at + _PIECE_BYTES])
-            if len(set(mine)) > 1 and len(set(theirs)) > 1:  # a sector that was zeroed tells nothing
+            if len(set(mine)) > 1 and len(set(theirs)) > 1:  # a zeroed sector proves nothing
                 pieces += 1
                 same += mine == theirs
     return None if not pieces else same * 2 > pieces

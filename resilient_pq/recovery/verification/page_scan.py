@@ -7,7 +7,7 @@ the records of the row group, where parts of the file lie that were moved, and i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,16 +42,16 @@ class ScannedChunk:
     """What is left of a column chunk, without its bytes.
 
     Attributes:
-        known: What was known of it.
-        pages: The fate of each page, its bytes let go: one without a reason is whole. None of a chunk that is whole
+        located: Where it lies and what is stated of it.
+        pages: The fate of each page, without its bytes: one without a reason is whole. None of a chunk that is whole
             in its place.
         present: For each row of the row group, whether its value is left; None where all are.
         intact: The pages of a chunk that is whole in its place, where its row group is not; none of others.
-        checksummed: Whether checksums vouch for all pages of a chunk that is whole in its place.
+        checksummed: Whether checksums cover all pages of a chunk that is whole in its place.
         is_cut: Whether its pages hold more than what is left of them (`SalvagedChunk.is_cut`).
     """
 
-    known: LocatedChunk
+    located: LocatedChunk
     pages: tuple[PageFate, ...] = ()
     present: Mask | None = None
     intact: tuple[PageFate, ...] = ()
@@ -74,12 +74,12 @@ class ScannedRowGroup:
     """What is left of a row group.
 
     Attributes:
-        known: What was known of it, with the number of rows that its pages bear out.
+        located: Where it lies, with the number of rows that its pages bear out.
         num_rows: Its rows; of one that is not known to be complete, those of its longest column.
         chunks: One for each leaf; None where nothing of it was found.
     """
 
-    known: LocatedRowGroup
+    located: LocatedRowGroup
     num_rows: int
     chunks: tuple[ScannedChunk | None, ...]
 
@@ -97,18 +97,18 @@ class ScannedRowGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class AlternateSource:
     """Where the same file can be read again.
 
     Attributes:
         source: Where.
-        mending: What taking a page from there means.
+        repair_source: What taking a page from there means.
         row_groups: The ordinals of those that are known to be the same there; None for all. Of others a page is taken
             only where a copy of its header, from elsewhere, has its CRC32.
     """
 
     source: DamagedObject
-    mending: RepairSource
+    repair_source: RepairSource
     row_groups: frozenset[int] | None = None
 
     def has(self, ordinal: int) -> bool:
@@ -117,169 +117,159 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """Where whole bytes are looked for beyond those that lie in their place.
+class SalvageOptions:
+    """Where whole bytes are looked for: other sources, one flipped bit, pages whose place nothing proves."""
 
-    Attributes:
-        others: Where the same file can be read again.
-        repair: Turns single bits back; None leaves them.
-        keep_unplaced: Whether pages are kept whose place nothing proves.
-    """
-
-    others: tuple[Elsewhere, ...] = ()
+    alternates: tuple[AlternateSource, ...] = ()
     repair: Repair | None = None
     keep_unplaced: bool = False
 
 
 class PageScanner:
-    """Examines row groups of one file."""
+    """Scans the pages of damaged row groups of one file."""
 
-    def __init__(self, source: DamagedObject, means: Means, contents: Contents | None = None) -> None:
-        """Prepare to examine.
-
-        Args:
-            source: The damaged file.
-            means: Where whole bytes are looked for besides.
-            contents: What tells how far its statistics can be trusted, and its columns; None leaves them alone.
-        """
+    def __init__(self, source: DamagedObject, options: SalvageOptions, contents: Contents | None = None) -> None:
+        """Prepare to scan; without `contents` no statistics are compared."""
         self.metadata = None if contents is None else contents.metadata
         self._columns = () if contents is None else contents.schema.columns
         self._data_end = source.info.size if contents is None else contents.footer.start
         self._source = source
-        self._means = means
+        self._options = options
 
-    async def row_group(self, known: LocatedRowGroup) -> ScannedRowGroup:
-        """What is left of a row group; its bytes are let go again."""
-        known, chunks = await self._counted(known)
-        num_rows = _num_rows(known, chunks)
-        contradicting = contradicting_rows(self._columns, chunks, num_rows)
-        found: list[ScannedChunk | None] = []
-        for chunk, left in zip(known.chunks, chunks, strict=True):
-            if chunk is None or left is None:
-                found.append(None)
-                continue
-            present = left.rows_present(num_rows)
-            if chunk.read.leaf.ordinal in contradicting:
-                present &= ~contradicting[chunk.read.leaf.ordinal]
-            mask = None if present.all() else present
-            pages = tuple(replace(fate, page=None) for fate in left.pages)
-            if left.in_place and mask is None and _is_as_written(left):
-                checksummed = bool(pages) and all(fate.checksummed for fate in pages)
-                found.append(ScannedChunk(chunk, intact=pages, checksummed=checksummed))
-            else:
-                found.append(ScannedChunk(chunk, pages, mask, is_cut=left.is_cut))
-        if all(left is not None and left.present is None for left in found):
-            found = [left and replace(left, intact=()) for left in found]
-        return ScannedRowGroup(known, num_rows, tuple(found))
+    async def scan(self, located: LocatedRowGroup) -> ScannedRowGroup:
+        """What is left of a row group, without its bytes."""
+        located, salvaged = await self._salvage_counted(located)
+        num_rows = _count_rows(located, salvaged)
+        contradicting = contradicting_rows(self._columns, salvaged, num_rows)
+        chunks = [
+            None if chunk is None or left is None else _summarize(chunk, left, num_rows, contradicting)
+            for chunk, left in zip(located.chunks, salvaged, strict=True)
+        ]
+        if all(chunk is not None and chunk.present is None for chunk in chunks):
+            chunks = [chunk and replace(chunk, intact=()) for chunk in chunks]
+        return ScannedRowGroup(located, num_rows, tuple(chunks))
 
-    async def chunks(self, known: LocatedRowGroup) -> list[SalvagedChunk | None]:
+    async def salvage(self, located: LocatedRowGroup) -> list[SalvagedChunk | None]:
         """What is left of each chunk of a row group, with its bytes and values."""
-        return (await self._counted(known))[1]
+        return (await self._salvage_counted(located))[1]
 
-    async def _counted(self, known: LocatedRowGroup) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
-        """The same, and the row group with the rows that it has, as far as its pages bear them out."""
-        copies = await self._copies(known)
+    async def _salvage_counted(self, located: LocatedRowGroup) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
+        """What is left of a row group, and the row group with the number of rows that its pages bear out."""
+        hints = await self._page_hints(located)
+        salvaged = await self._salvage_chunks(located, hints)
+        if not is_doubted(located, salvaged):
+            return located, salvaged
+        return correct_row_count(located, salvaged, await self._salvage_chunks(replace(located, num_rows=None), hints))
 
-        async def left_of(known: LocatedRowGroup) -> list[SalvagedChunk | None]:
-            left = [
-                None if chunk is None else await self._chunk(known, chunk, pages)
-                for chunk, pages in zip(known.chunks, copies, strict=True)
-            ]
-            stated = [chunk for chunk in known.chunks if chunk is not None and chunk.pages is None]
-            if not stated:
-                return left
-            # Where bytes are missing somewhere, what is broken may be where: pages before it are in others' places.
-            broken = self._source.is_view and any(one is not None and not one.is_whole for one in left)
-            broken |= any(chunk.read.range.end > self._data_end for chunk in stated)
-            displaced = is_displaced(left, beyond=broken or await goes_beyond(left, self._beside))
-            return without_displaced(left) if displaced else left
+    async def _salvage_chunks(
+        self, located: LocatedRowGroup, hints: Sequence[PageHints | None]
+    ) -> list[SalvagedChunk | None]:
+        salvaged = [
+            None if chunk is None else await self._salvage_chunk(located, chunk, pages)
+            for chunk, pages in zip(located.chunks, hints, strict=True)
+        ]
+        stated = [chunk for chunk in located.chunks if chunk is not None and chunk.pages is None]
+        if not stated:
+            return salvaged
+        beyond = self._is_broken(stated, salvaged) or await goes_beyond(salvaged, self._read_beside)
+        return without_displaced(salvaged) if is_displaced(salvaged, beyond=beyond) else salvaged
 
-        left = await left_of(known)
-        if not is_doubted(known, left):
-            return known, left
-        return correct_row_count(known, left, await left_of(replace(known, num_rows=None)))
+    def _is_broken(self, stated: Sequence[LocatedChunk], salvaged: Sequence[SalvagedChunk | None]) -> bool:
+        """Whether bytes may be missing before a chunk that is not whole, so that pages lie in the places of others."""
+        if self._source.is_view and any(chunk is not None and not chunk.is_whole for chunk in salvaged):
+            return True
+        return any(chunk.read.range.end > self._data_end for chunk in stated)
 
-    async def _beside(self, _: ChunkRead, place: ByteRange) -> memoryview:
+    async def _read_beside(self, _: ChunkRead, place: ByteRange) -> memoryview:
         return await self._source.read(ByteRange(place.start, min(place.end, self._source.info.size)))
 
-    async def _chunk(self, known: LocatedRowGroup, chunk: LocatedChunk, copies: PageHints | None) -> SalvagedChunk:
-        readings = [ChunkBytes(await _padded(self._source, chunk.read.range))]
-        codec = chunk.read.metadata.codec
-        vouched = copies is not None and copies.tell_apart(codec) and chunk.pages is None
-        numbers = [i for i, other in enumerate(self._means.others) if vouched or other.has(known.ordinal)]
-        others = [self._means.others[i] for i in numbers]
-        left = await self._survivors(known, chunk, readings, copies, last=not others)
-        if left.in_place or not others:
-            return left
-        for other in others:
-            readings.append(ChunkBytes(await _padded(other.source, chunk.read.range), other.mending))
-        left = await self._survivors(known, chunk, readings, copies, last=True)
+    async def _salvage_chunk(
+        self, located: LocatedRowGroup, chunk: LocatedChunk, hints: PageHints | None
+    ) -> SalvagedChunk:
+        readings = [ChunkBytes(await _read_padded(self._source, chunk.read.range))]
+        tells_apart = hints is not None and hints.tell_apart(chunk.read.metadata.codec) and chunk.pages is None
+        alternates = self._options.alternates
+        usable = [i for i, each in enumerate(alternates) if tells_apart or each.has(located.ordinal)]
+        salvaged = await self._survivors(located, chunk, readings, hints, last=not usable)
+        if salvaged.in_place or not usable:
+            return salvaged
+        for i in usable:
+            data = await _read_padded(alternates[i].source, chunk.read.range)
+            readings.append(ChunkBytes(data, alternates[i].repair_source))
+        salvaged = await self._best_of(located, chunk, readings, hints)
+        # Positions are those among all that can be read, whether they were asked for this chunk or not.
+        places = [0, *(i + 1 for i in usable)]
+        return replace(salvaged, pages=tuple(replace(fate, reading=places[fate.reading]) for fate in salvaged.pages))
+
+    async def _best_of(
+        self, located: LocatedRowGroup, chunk: LocatedChunk, readings: Sequence[ChunkBytes], hints: PageHints | None
+    ) -> SalvagedChunk:
+        """What all readings together have of a chunk, or one of them alone where that has more rows."""
+        best = await self._survivors(located, chunk, readings, hints, last=True)
         for position, reading in enumerate(readings[1:], start=1):
-            if left.is_whole:
+            if best.is_whole:
                 break
             # Without checksums a page that was taken from the first copy may not decode: another may have it all.
-            alone = await self._survivors(known, chunk, [reading], copies, last=True)
-            if alone.num_rows > left.num_rows:
-                pages = tuple(replace(fate, reading=position) for fate in alone.pages)
-                left = replace(alone, pages=pages)
-        # Positions are those among all that can be read, whether they were asked for this chunk or not.
-        places = [0, *(i + 1 for i in numbers)]
-        return replace(left, pages=tuple(replace(fate, reading=places[fate.reading]) for fate in left.pages))
+            alone = await self._survivors(located, chunk, [reading], hints, last=True)
+            if alone.num_rows > best.num_rows:
+                best = replace(alone, pages=tuple(replace(fate, reading=position) for fate in alone.pages))
+        return best
 
-    async def _agrees(self, chunk: LocatedChunk) -> Agrees | None:
-        """Whether rows agree with what the footer and indexes state of them, where these can be believed."""
+    async def _agreement(self, chunk: LocatedChunk) -> Agrees | None:
+        """Tells whether rows agree with what the footer and indexes state of them; None where there is no footer."""
         if self.metadata is None:
             return None
         places = (chunk.column_index, chunk.offset_index)
-        columns, offsets = [None if place is None else await _padded(self._source, place) for place in places]
+        columns, offsets = [None if place is None else await _read_padded(self._source, place) for place in places]
         return stated_of(self.metadata, chunk.read, columns, offsets).agrees
 
     async def _survivors(
         self,
-        known: LocatedRowGroup,
+        located: LocatedRowGroup,
         chunk: LocatedChunk,
         readings: Sequence[ChunkBytes],
-        copies: PageHints | None,
+        hints: PageHints | None,
         *,
         last: bool,
     ) -> SalvagedChunk:
-        agrees = await self._agrees(chunk)
+        agrees = await self._agreement(chunk)
         return await asyncio.to_thread(
             salvage_chunk,
             chunk.read,
             readings,
-            chunk.pages or copies,
-            num_rows=known.num_rows,
-            repair=self._means.repair if last else None,
+            chunk.pages or hints,
+            num_rows=located.num_rows,
+            repair=self._options.repair if last else None,
             agrees=agrees,
-            keep_unplaced=self._means.keep_unplaced,
+            keep_unplaced=self._options.keep_unplaced,
         )
 
-    # -- what is known of pages ------------------------------------------------------------------
+    # -- hints for pages -------------------------------------------------------------------------
 
-    async def _copies(self, known: LocatedRowGroup) -> list[PageHints | None]:
-        """For each chunk what is known of its pages: by the row group's record, else by its OffsetIndex."""
-        sources = [self._source, *(other.source for other in self._means.others)]
-        for source in sources:
-            record = await _record(source, known)
-            if record is not None and len(record.chunks) == len(known.chunks):
-                return [None if chunk is None else pages_by_record(record, chunk.read) for chunk in known.chunks]
-        here = [other.source for other in self._means.others if other.has(known.ordinal)]
-        return [None if chunk is None else await self._indexed(chunk, [self._source, *here]) for chunk in known.chunks]
+    async def _page_hints(self, located: LocatedRowGroup) -> list[PageHints | None]:
+        """What the record of the row group says of the pages of each chunk, or else its OffsetIndex."""
+        alternates = self._options.alternates
+        for source in (self._source, *(other.source for other in alternates)):
+            record = await _read_record(source, located)
+            if record is not None and len(record.chunks) == len(located.chunks):
+                return [None if chunk is None else pages_by_record(record, chunk.read) for chunk in located.chunks]
+        sources = [self._source, *(other.source for other in alternates if other.has(located.ordinal))]
+        return [None if chunk is None else await _indexed_pages(chunk, sources) for chunk in located.chunks]
 
-    @staticmethod
-    async def _indexed(chunk: LocatedChunk, sources: Sequence[DamagedObject]) -> PageHints | None:
-        place = chunk.offset_index
-        if place is None or chunk.pages is not None:
-            return None
-        for source in sources:
-            known = pages_by_index(await _padded(source, place), chunk.read)
-            if known is not None:
-                return known
+
+async def _indexed_pages(chunk: LocatedChunk, sources: Sequence[DamagedObject]) -> PageHints | None:
+    """What the OffsetIndex of a chunk says, in the first source that has it whole."""
+    place = chunk.offset_index
+    if place is None or chunk.pages is not None:
         return None
+    for source in sources:
+        hints = pages_by_index(await _read_padded(source, place), chunk.read)
+        if hints is not None:
+            return hints
+    return None
 
 
-async def _padded(source: DamagedObject, wanted: ByteRange) -> memoryview:
+async def _read_padded(source: DamagedObject, wanted: ByteRange) -> memoryview:
     """The bytes of a range, zeros for those that the source does not have."""
     end = max(min(wanted.end, source.info.size), wanted.start)
     data = await source.read(ByteRange(wanted.start, end))
@@ -287,30 +277,39 @@ async def _padded(source: DamagedObject, wanted: ByteRange) -> memoryview:
     return memoryview(bytes(data) + bytes(missing)) if missing else data
 
 
-async def _record(source: DamagedObject, known: LocatedRowGroup) -> RowGroupRecord | None:
+async def _read_record(source: DamagedObject, located: LocatedRowGroup) -> RowGroupRecord | None:
     """The record of a row group; None where it has none, or it is damaged."""
-    first = known.chunks[0] if known.chunks else None
+    first = located.chunks[0] if located.chunks else None
     place = None if first is None else record_place(first.read.metadata)
     if place is None or place.end > source.info.size:
         return None
     return record_of_row_group(await source.read(place), place)
 
 
-def _num_rows(known: LocatedRowGroup, chunks: Iterable[SalvagedChunk | None]) -> int:
+def _summarize(
+    chunk: LocatedChunk, salvaged: SalvagedChunk, num_rows: int, contradicting: Mapping[int, Mask]
+) -> ScannedChunk:
+    """What is left of a chunk without its bytes; rows that contradict another leaf count as lost."""
+    present = salvaged.rows_present(num_rows)
+    if chunk.read.leaf.ordinal in contradicting:
+        present &= ~contradicting[chunk.read.leaf.ordinal]
+    mask = None if present.all() else present
+    pages = tuple(replace(fate, page=None) for fate in salvaged.pages)
+    if salvaged.in_place and mask is None and _is_as_written(salvaged):
+        checksummed = bool(pages) and all(fate.checksummed for fate in pages)
+        return ScannedChunk(chunk, intact=pages, checksummed=checksummed)
+    return ScannedChunk(chunk, pages, mask, is_cut=salvaged.is_cut)
+
+
+def _count_rows(located: LocatedRowGroup, chunks: Iterable[SalvagedChunk | None]) -> int:
     """Rows of a row group; of one that is not complete, those of its longest column."""
-    if known.num_rows is not None:
-        return known.num_rows
-    ends = [
-        run.first_row + run.data.num_rows
-        for chunk in chunks
-        if chunk is not None
-        for run in chunk.runs
-        if run.first_row is not None
-    ]
-    return max(ends, default=0)
+    if located.num_rows is not None:
+        return located.num_rows
+    runs = [run for chunk in chunks if chunk is not None for run in chunk.runs]
+    return max((run.first_row + run.data.num_rows for run in runs if run.first_row is not None), default=0)
 
 
-def _is_as_written(left: SalvagedChunk) -> bool:
+def _is_as_written(salvaged: SalvagedChunk) -> bool:
     """Whether the chunk's own checksum holds, where it has one: it covers page headers too."""
-    sums = ChunkSums.of(left.chunk.metadata)
-    return sums is None or sums.of_chunk is None or sums.computed(left.bytes()) == sums.of_chunk
+    sums = ChunkSums.of(salvaged.chunk.metadata)
+    return sums is None or sums.of_chunk is None or sums.computed(salvaged.bytes()) == sums.of_chunk

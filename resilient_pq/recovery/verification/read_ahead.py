@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from resilient_pq.io import ObjectRange
 from resilient_pq.off_event_loop import Turns
@@ -24,68 +25,51 @@ _SIDE_BY_SIDE = min(4, os.cpu_count() or 1)
 _QUICK_BYTES = 64 * 1024
 
 
+_Examination: TypeAlias = asyncio.Future[list[Finding]]
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Bytes that may be damaged.
-
-    Attributes:
-        place: Where they lie.
-        examine: Gives what is wrong with them.
-        quick: Whether it takes no longer than the bytes are many; decoding does, as few bytes may hold many values.
-    """
+    """Bytes that may be damaged; `examine` finds out, which is `quick` where it decodes no values."""
 
     place: ObjectRange
     examine: Callable[[memoryview], list[Finding]]
     quick: bool = False
 
 
-async def examined(
+async def examine_ahead(
     objects: ChunkObjects, steps: AsyncGenerator[Subject | Finding, None]
 ) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
-    """What is wrong with each subject, in order, while the next ones are fetched already.
-
-    What seems damaged is fetched once more before it is believed: it may have been damaged on the way.
-
-    Args:
-        objects: Where the bytes are; they bound how many are in memory.
-        steps: The subjects, and findings that are known without reading; asked for in portions, ahead of what is given,
-            and closed at the end.
-
-    Yields:
-        Each subject with its findings, and each finding known before with None.
-
-    Raises:
-        StoreError: The store could not give the bytes.
-    """
+    """What is wrong with each subject, in order, while the next ones are fetched already."""
     wave: list[Subject | Finding] = []
     async with aclosing(steps):
         async for step in steps:
             wave.append(step)
             if len(wave) == _WAVE:
-                async with aclosing(_examined(objects, wave)) as found:
+                async with aclosing(_examine_wave(objects, wave)) as found:
                     async for each in found:
                         yield each
                 wave = []
-    async with aclosing(_examined(objects, wave)) as found:
+    async with aclosing(_examine_wave(objects, wave)) as found:
         async for each in found:
             yield each
 
 
-async def _examined(
+async def _examine_wave(
     objects: ChunkObjects, wave: Sequence[Subject | Finding]
 ) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
     places = [step.place for step in wave if isinstance(step, Subject)]
     turns = Turns()
-    working: deque[tuple[Subject | None, asyncio.Future[list[Finding]]]] = deque()
+    working: deque[tuple[Subject | None, _Examination]] = deque()
     try:
         async with aclosing(objects.fetch_places(places, in_order=True)) as arriving:
             for step in wave:
                 await turns.give_way()
                 if isinstance(step, Finding):
-                    working.append((None, _known([step])))
+                    working.append((None, _begin(objects, None, memoryview(b""), [step])))
                 else:
                     _, data = await anext(arriving)
-                    working.append((step, _begun(objects, step, data)))
+                    working.append((step, _begin(objects, step, data, [])))
                     del data
                 while len(working) >= _SIDE_BY_SIDE:
                     subject, task = working[0]
@@ -101,24 +85,23 @@ async def _examined(
         await asyncio.gather(*(task for _, task in working), return_exceptions=True)
 
 
-def _known(findings: list[Finding]) -> asyncio.Future[list[Finding]]:
-    known: asyncio.Future[list[Finding]] = asyncio.get_running_loop().create_future()
-    known.set_result(findings)
-    return known
+def _begin(objects: ChunkObjects, subject: Subject | None, data: memoryview, findings: list[Finding]) -> _Examination:
+    """What is wrong with the bytes of a subject: known at once where that is quick, and nothing is, or before."""
+    if subject is not None:
+        if not subject.quick or data.nbytes >= _QUICK_BYTES:
+            return asyncio.ensure_future(_examine_twice(objects, subject, data))
+        if subject.examine(data):
+            return asyncio.ensure_future(_examine_again(objects, subject))
+    done: _Examination = asyncio.get_running_loop().create_future()
+    done.set_result(findings)
+    return done
 
 
-def _begun(objects: ChunkObjects, subject: Subject, data: memoryview) -> asyncio.Future[list[Finding]]:
-    """What is wrong with the bytes of a subject: known at once where that is quick, and nothing is."""
-    if not subject.quick or data.nbytes >= _QUICK_BYTES:
-        return asyncio.ensure_future(_examined_twice(objects, subject, data))
-    return asyncio.ensure_future(_examined_again(objects, subject)) if subject.examine(data) else _known([])
-
-
-async def _examined_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:
+async def _examine_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:
     findings = await asyncio.to_thread(subject.examine, data)
     del data
-    return await _examined_again(objects, subject) if findings else findings
+    return await _examine_again(objects, subject) if findings else findings
 
 
-async def _examined_again(objects: ChunkObjects, subject: Subject) -> list[Finding]:
+async def _examine_again(objects: ChunkObjects, subject: Subject) -> list[Finding]:
     return await asyncio.to_thread(subject.examine, await objects.read_place(subject.place))

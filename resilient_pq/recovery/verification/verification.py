@@ -1,8 +1,8 @@
-"""The data of a file that is understood: which row groups are whole, and what is left of the others. An async shell."""
+"""Reads and verifies the data of a reconstructed file, and scans row groups that are not whole. An async shell."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from resilient_pq.recovery.evidence.row_group_choice import recount
 from resilient_pq.recovery.report import Finding, LostRegion
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
-from resilient_pq.recovery.verification.page_scan import Elsewhere, Means, PageScanner, ScannedRowGroup
+from resilient_pq.recovery.verification.page_scan import AlternateSource, PageScanner, SalvageOptions, ScannedRowGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,133 +27,145 @@ class Verification:
     """What was found in the data of a file.
 
     Attributes:
-        known: What is known of the file, with the rows that pages bear out.
+        reconstruction: What is known of the file, with the numbers of rows that its pages have.
         findings: What is not as it should be.
-        found: For each row group that is not whole in its place, by its ordinal, what is left of it.
+        scanned: For each row group that is not whole in its place, by its ordinal, what is left of it.
         lost: What is lost whatever is kept of the row groups.
         copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
-        means: Where whole bytes were looked for.
+        options: Where whole bytes were looked for.
         unread: Whether the row groups that footers and records name were not read.
-        has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would tell.
+        has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would have it.
         chunk_records_damaged_at: Where, before chunks that no footer names, records lie whose payload is damaged.
         seen: The pages of each chunk that is whole, by the position of its row group in the footer, and the ordinal of
             its leaf.
     """
 
-    known: Reconstruction
+    reconstruction: Reconstruction
     findings: tuple[Finding, ...]
-    found: Mapping[int, ScannedRowGroup]
+    scanned: Mapping[int, ScannedRowGroup]
     lost: tuple[LostRegion, ...]
     copies_damaged_at: tuple[int, ...]
-    means: Means
+    options: SalvageOptions
     unread: bool = False
     has_magic: bool = False
     chunk_records_damaged_at: frozenset[int] = frozenset()
     seen: Mapping[tuple[int, int], PagesSeen] = field(default_factory=dict)
 
 
-async def examine(
-    known: Reconstruction, means: Means, progress: Progress | None, *, unread: bool = False
+async def verify_data(
+    reconstruction: Reconstruction, options: SalvageOptions, progress: Progress | None, *, unread: bool = False
 ) -> Verification:
-    """Read the data of all row groups, and look closely at those that are not whole.
+    """Read the data of all row groups, and scan those that are not whole; `unread` skips those that footers name."""
+    source, data, copies, seen = reconstruction.source, list[Finding](), list[Finding](), Seen()
+    named = None if reconstruction.candidates is None else reconstruction.candidates.contents
+    if named is not None and not unread:
+        data = [finding async for finding in examine_row_groups(source, named, progress, seen)]
+        copies = [finding async for finding in examine_metadata(source, named)]
+    # The metadata that a footer of ours leads to are examined, the magic among them.
+    has_own_footer = named is not None and named.footer.record is not None
+    damaged = _damaged_positions(data) | find_unknown_codecs(reconstruction)
+    options, scanner, scanned = await _scan_damaged(reconstruction, options, damaged)
+    corrected = await correct_by_pages(reconstruction, scanned, scanner)
+    scanned |= corrected.found
+    chunk_records_damaged_at = await _damaged_chunk_records(reconstruction)
+    positions = reconstruction.positions
+    reconstruction, lost = _count_again(reconstruction, scanned)
+    return Verification(
+        reconstruction,
+        findings=(*_costs_of(data, positions, corrected.found), *corrected.findings, *copies),
+        scanned=scanned,
+        lost=lost,
+        copies_damaged_at=tuple(finding.start or 0 for finding in copies),
+        options=options,
+        unread=unread,
+        has_magic=not has_own_footer and await source.begins_with_magic(),
+        chunk_records_damaged_at=chunk_records_damaged_at,
+        seen=seen,
+    )
 
-    Args:
-        known: What is known of the file.
-        means: Where whole bytes are looked for.
-        progress: Called now and then with the bytes examined and the bytes there are.
-        unread: Whether the row groups that footers and records name are left alone, and believed to be whole.
-    """
-    data: list[Finding] = []
-    copies: list[Finding] = []
-    seen: Seen = {}
-    positions = known.positions
-    if known.candidates is not None and not unread:
-        named = known.candidates.contents
-        data = [finding async for finding in examine_row_groups(known.source, named, progress, seen)]
-        copies = [finding async for finding in examine_metadata(known.source, named)]
-    bad = _damaged(data) | find_unknown_codecs(known)
-    examiner = PageScanner(known.source, means, known.contents)
-    found = {}
-    for row_group in known.row_groups:
+
+def _costs_of(data: Iterable[Finding], positions: Mapping[int, int], corrected: Collection[int]) -> Iterator[Finding]:
+    """Findings, which cost no rows where their row group could be corrected."""
+    recovered = {positions[ordinal] for ordinal in corrected if ordinal in positions}
+    for finding in data:
+        yield replace(finding, costs_rows=False) if finding.where.row_group in recovered else finding
+
+
+async def _scan_damaged(
+    reconstruction: Reconstruction, options: SalvageOptions, damaged: Collection[int]
+) -> tuple[SalvageOptions, PageScanner, dict[int, ScannedRowGroup]]:
+    """Scan the row groups at damaged positions, and those that no footer names; again where parts were displaced."""
+    source, contents, positions = reconstruction.source, reconstruction.contents, reconstruction.positions
+    scanner, scanned = PageScanner(source, options, contents), {}
+    for row_group in reconstruction.row_groups:
         position = positions.get(row_group.ordinal)
-        if position is None or position in bad:
-            found[row_group.ordinal] = await examiner.row_group(row_group)
-    if not known.moved and sum(map(_pages_lost, found.values())) > 1:
-        elsewhere = await _displaced(known)
-        if elsewhere:
-            means = replace(means, others=(*means.others, *elsewhere))
-            examiner = PageScanner(known.source, means, known.contents)
-            for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
-                found[ordinal] = await examiner.row_group(found[ordinal].known)
-    mended = await correct_by_pages(known, found, examiner)
-    found |= mended.found
-    told = {positions[ordinal] for ordinal in mended.found if ordinal in positions}
-    data = [replace(one, costs_rows=False) if one.where.row_group in told else one for one in data]
-    data += mended.findings
-    stated, borne_out = known.row_groups, {ordinal: left.known for ordinal, left in found.items()}
-    end, row_groups = recount(known.end, stated, borne_out)
-    known = replace(known, end=end, row_groups=row_groups)
+        if position is None or position in damaged:
+            scanned[row_group.ordinal] = await scanner.scan(row_group)
+    if not reconstruction.moved and sum(map(_count_lost_pages, scanned.values())) > 1:
+        displaced = await _displaced_parts(reconstruction)
+        if displaced is not None:
+            options = replace(options, alternates=(*options.alternates, displaced))
+            scanner = PageScanner(source, options, contents)
+            for ordinal in [ordinal for ordinal, left in scanned.items() if _count_lost_pages(left)]:
+                scanned[ordinal] = await scanner.scan(scanned[ordinal].located)
+    return options, scanner, scanned
+
+
+def _count_again(
+    reconstruction: Reconstruction, scanned: Mapping[int, ScannedRowGroup]
+) -> tuple[Reconstruction, tuple[LostRegion, ...]]:
+    """Replace the stated numbers of rows by those of the pages; also gives what is lost between row groups."""
+    stated, borne_out = reconstruction.row_groups, {ordinal: left.located for ordinal, left in scanned.items()}
+    end, row_groups = recount(reconstruction.end, stated, borne_out)
+    reconstruction = replace(reconstruction, end=end, row_groups=row_groups)
     counted = [
-        replace(row_group, num_rows=found[row_group.ordinal].num_rows) if row_group.ordinal in found else row_group
-        for row_group in known.row_groups
+        replace(row_group, num_rows=scanned[row_group.ordinal].num_rows) if row_group.ordinal in scanned else row_group
+        for row_group in reconstruction.row_groups
     ]
-    lost = known.find_losses(counted)
-    lost += find_uncounted(stated, borne_out)
-    damaged_at = tuple(finding.start or 0 for finding in copies)
-    magic = not _is_ours(known) and await known.source.begins_with_magic()
-    records = frozenset([offset async for offset in _chunk_records_damaged(known)])
-    return Verification(known, (*data, *copies), found, tuple(lost), damaged_at, means, unread, magic, records, seen)
+    return reconstruction, (*reconstruction.find_losses(counted), *find_uncounted(stated, borne_out))
 
 
-def _is_ours(known: Reconstruction) -> bool:
-    """Whether the metadata that a footer of ours leads to are examined, the magic among them."""
-    return known.candidates is not None and known.candidates.contents.footer.record is not None
-
-
-async def _chunk_records_damaged(known: Reconstruction) -> AsyncIterator[int]:
+async def _damaged_chunk_records(reconstruction: Reconstruction) -> frozenset[int]:
     """The records of chunks whose payload is damaged, where `examine_metadata` does not look."""
-    named, source = known.positions, known.source
-    headers = [
-        header
-        for header in known.headers.values()
+    named, source = reconstruction.positions, reconstruction.source
+    headers = {
+        header.payload_offset: header
+        for header in reconstruction.headers.values()
         if header.kind == RecordKind.CHUNK and header.num_row_groups not in named and header.end <= source.info.size
-    ]
+    }
     places = [
-        ByteRange(header.payload_offset, header.end)
-        for header in headers
+        ByteRange(offset, header.end)
+        for offset, header in headers.items()
         if header.end - header.offset == CHUNK_RECORD_SIZE
     ]
-    sound = {header.payload_offset: header for header in headers}
     async with aclosing(fetch(source.store, source.info, places, counters=source.counters)) as reading:
         async for i, data in reading:
-            if sound[places[i].start].holds(data):
-                del sound[places[i].start]
-    for header in sound.values():
-        yield header.offset
+            if headers[places[i].start].holds(data):
+                del headers[places[i].start]
+    return frozenset(header.offset for header in headers.values())
 
 
-async def _displaced(known: Reconstruction) -> list[Elsewhere]:
-    """The file with its parts where they were written, where its footer is whole but parts of it were moved.
-
-    The whole file is read for it, which one page that is lost is not worth: a part that was moved costs more.
-    """
-    file_id = known.file_id
+async def _displaced_parts(reconstruction: Reconstruction) -> AlternateSource | None:
+    """The file with its parts where they were written, where its footer is whole but parts of it were moved."""
+    # The whole file is read for it, which one page that is lost is not worth: a part that was moved costs more.
+    file_id, source = reconstruction.file_id, reconstruction.source
     if file_id is None:
-        return []
-    source = known.source
-    found = await source.drive(scan_object(source.info.size))
-    view = await source.drive(place(source.info.size, found, file_id, search_pages=True))
+        return None
+    headers = await source.drive(scan_object(source.info.size))
+    view = await source.drive(place(source.info.size, headers, file_id, search_pages=True))
+    if view.is_in_place:
+        return None
     # Pages that happen to be alike look as if they had been moved, with those beside them: so no row group is known to
     # be the same there, and each page has to have the CRC32 that a copy of its header has.
-    return [] if view.is_in_place else [Elsewhere(source.through(view), RepairSource.DISPLACED, frozenset())]
+    return AlternateSource(source.through(view), RepairSource.DISPLACED, frozenset())
 
 
-def _pages_lost(left: ScannedRowGroup) -> int:
-    chunks = [chunk for chunk in left.chunks if chunk is not None]
+def _count_lost_pages(scanned: ScannedRowGroup) -> int:
+    chunks = [chunk for chunk in scanned.chunks if chunk is not None]
     return sum(fate.reason is not None for chunk in chunks for fate in chunk.pages)
 
 
-def _damaged(findings: Iterable[Finding]) -> set[int]:
+def _damaged_positions(findings: Iterable[Finding]) -> set[int]:
     """The positions of row groups with findings that cost rows."""
     return {
         finding.where.row_group for finding in findings if finding.costs_rows and finding.where.row_group is not None

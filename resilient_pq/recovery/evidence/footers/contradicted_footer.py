@@ -50,10 +50,10 @@ async def correct_by_pages(
         except FormatError:
             continue  # it would cost too much
         for one, other in _pairs(run, rebuilt, rest):
-            left = await examiner.row_group(_with_evidence(one, other))
+            left = await examiner.scan(_with_evidence(one, other))
             if left.is_whole:
                 better[one.ordinal] = left
-    findings = tuple(_finding(found[ordinal].known) for ordinal in sorted(better))
+    findings = tuple(_finding(found[ordinal].located) for ordinal in sorted(better))
     return CorrectedRowGroups(better, findings)
 
 

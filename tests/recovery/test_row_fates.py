@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.damage.chunk_salvage import PageFate
-from resilient_pq.recovery.verification.row_group_outcome import placed
+from resilient_pq.recovery.ledger.row_fates import place_pages
 
 
 def page(first_row: int | None, num_rows: int | None) -> PageFate:
@@ -23,7 +23,7 @@ DICTIONARIES = st.just(PageFate(0, 10, None, is_dictionary=True, first_row=0, nu
 @given(st.lists(PAGES | DICTIONARIES, max_size=8), st.integers(0, 30))
 def test_pages_share_the_rows_of_a_row_group(fates: list[PageFate], num_rows: int) -> None:
     """Whatever they say of themselves: none begins before the one before it, or reaches into the one behind it."""
-    found = placed(fates, num_rows)
+    found = place_pages(fates, num_rows)
     assert len(found) == len(fates)
     known = []
     for (first, count), fate in zip(found, fates, strict=True):
@@ -42,7 +42,7 @@ def test_pages_share_the_rows_of_a_row_group(fates: list[PageFate], num_rows: in
 def test_pages_that_say_what_is_true_keep_it(counts: list[int]) -> None:
     firsts = [sum(counts[:i]) for i in range(len(counts))]
     fates = [page(first, count) for first, count in zip(firsts, counts, strict=True)]
-    assert placed(fates, sum(counts)) == list(zip(firsts, counts, strict=True))
+    assert place_pages(fates, sum(counts)) == list(zip(firsts, counts, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_a_page_among_others(changed: dict[str, int | None], expected: tuple[int
     for last in (False, True):
         fates = [page(0, 10), page(10, 10), *([] if last else [page(20, 10)])]
         fates[1] = replace(fates[1], **changed)
-        assert placed(fates, 20 if last else 30)[1] == expected
+        assert place_pages(fates, 20 if last else 30)[1] == expected
