@@ -51,12 +51,14 @@ class PageHints:
         complete: Whether these are all pages of the chunk; otherwise others may lie between and behind them.
         summed: Whether there is a copy of the header of each of them, with the CRC32 of its body.
         begins: Whether the first of them is the first of the chunk; otherwise others may have been before it.
+        unproven: Whether nothing proves that the pages at these places are of the chunk.
     """
 
     pages: tuple[PageHint, ...]
     complete: bool
     summed: bool = False
     begins: bool = True
+    unproven: bool = False
 
     def tell_apart(self, codec: int) -> bool:
         """Whether these are pages that no others, compressed with a codec, can be taken for."""

@@ -32,6 +32,7 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page
 
 _UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
+_FOLLOWED: Final = "nothing proves its place: the bytes behind its chunk belong neither to a page nor to a record"
 
 
 def salvage_chunk(
@@ -60,7 +61,7 @@ def salvage_chunk(
     finder = PageFinder(chunk, readings, repair, verify=verify)
     fates = finder.hinted_pages(hints) if hints is not None else finder.chained_pages()
     if verify:
-        fates = _check_places(chunk, fates, keep_unplaced=keep_unplaced)
+        fates = _check_places(chunk, fates, hints, keep_unplaced=keep_unplaced)
     fates = _require_dictionary(count_rows(chunk, fates))
     cut_short = hints is not None and not hints.complete
     fates = number_rows(fates, num_rows, cut_short=cut_short, begins=hints is None or hints.begins)
@@ -74,13 +75,21 @@ def salvage_chunk(
     return SalvagedChunk(chunk, tuple(runs.fates), tuple(fitting), runs.begins_within, runs.is_misplaced)
 
 
-def _check_places(chunk: ChunkRead, fates: Sequence[PageFate], *, keep_unplaced: bool) -> list[PageFate]:
-    """The fates, with pages lost whose place is not proven, in a chunk that has a checksum."""
-    sums = ChunkSums.of(chunk.metadata)
-    if sums is None or sums.chunk is None or _headers_hold(chunk, fates, sums.chunk):
+def _check_places(
+    chunk: ChunkRead, fates: Sequence[PageFate], hints: PageHints | None, *, keep_unplaced: bool
+) -> list[PageFate]:
+    """The fates, with pages lost whose place is not proven though a checksum or a record should prove it."""
+    sums, reason = ChunkSums.of(chunk.metadata), _UNPROVEN
+    if hints is not None and hints.unproven:
+        reason = _FOLLOWED
+    elif sums is None or sums.chunk is None or _headers_hold(chunk, fates, sums.chunk):
         return list(fates)
     return [
-        fate if fate.page is None or fate.placed else _judge_unplaced(chunk, fate, fate.page, keep=keep_unplaced)
+        fate
+        if fate.page is None or fate.placed
+        else _judge_unplaced(chunk, fate, fate.page)
+        if keep_unplaced
+        else fate.lost(reason)
         for fate in fates
     ]
 
@@ -95,9 +104,7 @@ def _headers_hold(chunk: ChunkRead, fates: Sequence[PageFate], stored: int) -> b
     return at == chunk.range.end and computed == stored
 
 
-def _judge_unplaced(chunk: ChunkRead, fate: PageFate, page: Page, *, keep: bool) -> PageFate:
-    if not keep:
-        return fate.lost(_UNPROVEN)
+def _judge_unplaced(chunk: ChunkRead, fate: PageFate, page: Page) -> PageFate:
     try:
         check_exact(page, chunk.leaf, chunk.metadata.codec, chunk.metadata.encodings, chunk.quirks)
     except FormatError as error:

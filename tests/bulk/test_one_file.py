@@ -73,7 +73,7 @@ async def test_a_mistake_of_ours_is_told_with_its_place(flipped: Path, monkeypat
     async def mistaken(*_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(checking, "understand", mistaken)
+    monkeypatch.setattr(checking, "reconstruct", mistaken)
     result = await check_one(flipped)
     assert result.error is not None and result.exit_code == 70
     assert "report it" in (result.error.hint or "") and any("mistaken" in note for note in result.to_json()["notes"])

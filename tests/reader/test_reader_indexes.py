@@ -100,7 +100,7 @@ async def test_statistics_are_values_as_tables_give_them(opened: Any, data: byte
         values = sum(len(row or ()) for row in rows)
         histogram = (rows.count(None), rows.count([]), 0, values)
         assert file.statistics(0, 8).definition_level_histogram == histogram
-        assert file.sorting_columns == (rpq.StoredSortingColumn("day"), rpq.StoredSortingColumn("at"))
+        assert file.sorting_columns == (rpq.SortingColumn("day"), rpq.SortingColumn("at"))
 
 
 async def test_column_index(opened: Any, data: bytes) -> None:
@@ -210,7 +210,7 @@ async def test_a_name_with_dots_is_the_column_that_has_it(first: str) -> None:
             False,
             False,
         ]
-        assert file.sorting_columns == (rpq.StoredSortingColumn("a.b", descending=True),)
+        assert file.sorting_columns == (rpq.SortingColumn("a.b", descending=True),)
 
 
 async def test_bloom_filters_exclude_most_others(opened: Any, data: bytes) -> None:
@@ -289,7 +289,7 @@ async def test_only_an_order_that_all_row_groups_have(opened: Any, data: bytes, 
         ]
 
     async with opened(with_footer(data, edit)) as file:
-        assert file.sorting_columns == (rpq.StoredSortingColumn("day"),)
+        assert file.sorting_columns == (rpq.SortingColumn("day"),)
 
 
 # --- damage ---------------------------------------------------------------------------------------------

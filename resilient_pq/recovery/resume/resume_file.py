@@ -253,6 +253,9 @@ async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resu
 
 async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSink, Resumed | None]:
     """Have what was left as an object, and begin a new upload with its bytes; or begin a new file."""
+    options = store.upload_options(
+        request.sink_options
+    )  # refuses what the store would, before it is asked for anything
     path = request.options.write.checkpoint_log
     logged = [] if path is None else await asyncio.to_thread(read_log, path)
     taken = await take_over(
@@ -267,17 +270,18 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
         )
     )
     if taken.source is not None and taken.contents is not None:
-        return await _continue_upload(store, request, taken, taken.source, taken.contents)
+        return await _continue_upload(store, request, options, taken, taken.source, taken.contents)
     if request.new_id is None:
         if taken.lease is not None:
             await taken.lease.release()
         raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
-    return await store.create(request.key, _options_of_new(store, request, taken, request.new_id)), None
+    return await store.create(request.key, _options_of_new(request, options, taken, request.new_id)), None
 
 
 async def _continue_upload(
     store: MultipartStore,
     request: _Request,
+    options: SinkOptions,
     taken: TakenOver,
     source: DamagedObject,
     contents: Contents | FormatError,
@@ -290,12 +294,12 @@ async def _continue_upload(
                 raise ObjectChangedError("somebody else has written the object meanwhile") from error
             raise
         resumed = await request.behind(source, candidates)
-        return await new_upload(store, source, store.upload_options(request.sink_options), taken.lease), resumed
+        return await new_upload(store, source, options, taken.lease), resumed
 
 
-def _options_of_new(store: MultipartStore, request: _Request, taken: TakenOver, new_id: bytes) -> SinkOptions:
+def _options_of_new(request: _Request, options: SinkOptions, taken: TakenOver, new_id: bytes) -> SinkOptions:
     """How a new file is stored: it replaces the object that stands there, and no other, and takes the lease."""
-    options, standing = store.upload_options(request.sink_options), taken.standing
+    standing = taken.standing
     etag = None if standing is None else standing.etag
     if request.options.fencing == "lease":
         terms = LeaseTerms(new_id.hex(), exclusive=True, strict=True, found=taken.found, standing=etag)

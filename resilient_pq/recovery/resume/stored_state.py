@@ -36,7 +36,7 @@ class ResumeTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredState:
+class ResumeState:
     """What is stored under a key at one moment.
 
     Attributes:
@@ -88,7 +88,7 @@ class StoredState:
         return not self.candidates and not self.is_unfinished and self.found is None
 
 
-async def look_at(target: ResumeTarget, found: FoundEpoch | None) -> StoredState:
+async def look_at(target: ResumeTarget, found: FoundEpoch | None) -> ResumeState:
     """What is stored, of one moment."""
     for _ in range(MAX_ROUNDS - 1):
         with suppress(NotFoundError, ObjectChangedError):  # the object was replaced while it was read
@@ -96,7 +96,7 @@ async def look_at(target: ResumeTarget, found: FoundEpoch | None) -> StoredState
     return await _look_once(target, found)
 
 
-async def _look_once(target: ResumeTarget, found: FoundEpoch | None) -> StoredState:
+async def _look_once(target: ResumeTarget, found: FoundEpoch | None) -> ResumeState:
     """What is stored: the uploads first, since one that is completed meanwhile is seen as an object."""
     store, key = target.store, target.key
     listed = [] if target.upload_id is not None else await store.uploads_of(key)
@@ -106,10 +106,10 @@ async def _look_once(target: ResumeTarget, found: FoundEpoch | None) -> StoredSt
     ids = [each.upload_id for each in listed] if target.upload_id is None else [target.upload_id]
     file_id = hex_id(contents)
     proven = {upload for upload in ids if file_id is not None and target.logged.get(upload) == file_id}
-    return _with_epoch(target, StoredState(found, standing, contents, listed, ids, proven, None))
+    return _with_epoch(target, ResumeState(found, standing, contents, listed, ids, proven, None))
 
 
-def _with_epoch(target: ResumeTarget, state: StoredState) -> StoredState:
+def _with_epoch(target: ResumeTarget, state: ResumeState) -> ResumeState:
     """What the epoch object adds: the id of the file, and which uploads are its."""
     expected = None if state.found is None else state.found.epoch.file_id
     if state.found is None or expected is None:

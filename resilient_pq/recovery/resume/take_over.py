@@ -36,8 +36,8 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.resume.resume_upload import begins_with, cannot_resume, completable, complete_by_rule
 from resilient_pq.recovery.resume.stored_state import (
     MAX_ROUNDS,
+    ResumeState,
     ResumeTarget,
-    StoredState,
     hex_id,
     look_at,
     pinned_object,
@@ -78,7 +78,7 @@ async def take_over(target: ResumeTarget) -> TakenOver:
         raise
 
 
-def _new_lease(target: ResumeTarget, state: StoredState) -> Lease:
+def _new_lease(target: ResumeTarget, state: ResumeState) -> Lease:
     file_id = state.expected_id or (state.file_id if state.is_unfinished else None)
     terms = LeaseTerms(
         file_id,
@@ -99,7 +99,7 @@ async def _release(lease: Lease) -> None:
         log.warning("an epoch object was not removed: %s", error)
 
 
-def _refuse_ended(target: ResumeTarget, state: StoredState) -> None:
+def _refuse_ended(target: ResumeTarget, state: ResumeState) -> None:
     """Raise where another object has the name, and may not be replaced."""
     if state.standing is None or state.is_unfinished:
         return
@@ -116,7 +116,7 @@ def _refuse_ended(target: ResumeTarget, state: StoredState) -> None:
     )
 
 
-async def _continue(target: ResumeTarget, first: StoredState, lease: Lease | None) -> TakenOver:
+async def _continue(target: ResumeTarget, first: ResumeState, lease: Lease | None) -> TakenOver:
     """Have the file as an object, and check that it is the file of the lease."""
     state, chosen, source = await _complete_best(target, first, lease)
     contents = None if source is None else await source.contents()
@@ -138,8 +138,8 @@ async def _continue(target: ResumeTarget, first: StoredState, lease: Lease | Non
 
 
 async def _complete_best(
-    target: ResumeTarget, first: StoredState, lease: Lease | None
-) -> tuple[StoredState, str | None, DamagedObject | None]:
+    target: ResumeTarget, first: ResumeState, lease: Lease | None
+) -> tuple[ResumeState, str | None, DamagedObject | None]:
     """Complete the upload that holds the most, where that is more than the object, and remove the others."""
     store, key, state = target.store, target.key, first
     for rounds in range(MAX_ROUNDS):
@@ -162,7 +162,7 @@ async def _complete_best(
     raise AssertionError("the last round returns or raises")
 
 
-async def _choose_upload(target: ResumeTarget, state: StoredState) -> str | None:
+async def _choose_upload(target: ResumeTarget, state: ResumeState) -> str | None:
     """The upload that holds more of the file than the object; None where none does."""
     held = {upload: await completable(target.store, target.key, upload) for upload in state.candidates}
     if state.standing is not None and state.is_unfinished:
@@ -179,7 +179,7 @@ async def _choose_upload(target: ResumeTarget, state: StoredState) -> str | None
 
 
 async def _choose_later(
-    target: ResumeTarget, state: StoredState, standing: DamagedObject, held: Mapping[str, tuple[Part, ...]]
+    target: ResumeTarget, state: ResumeState, standing: DamagedObject, held: Mapping[str, tuple[Part, ...]]
 ) -> str | None:
     """The upload that holds more of the file than an unfinished object; None where none does."""
     later = _later_uploads(target, standing.info.size, held)
@@ -248,7 +248,7 @@ def _checked_id(contents: Contents | FormatError, expected: str | None) -> str |
     return file_id
 
 
-async def _remove_leftovers(target: ResumeTarget, first: StoredState, state: StoredState, chosen: str | None) -> None:
+async def _remove_leftovers(target: ResumeTarget, first: ResumeState, state: ResumeState, chosen: str | None) -> None:
     """Abort the uploads of earlier epochs, and those that hold nothing and were begun after the file."""
     # The one that held most is completed, and all were listed before the lease was taken: so nobody can complete one of
     # them any more, or be told that anything is stored in it.

@@ -168,7 +168,9 @@ class _Region:
             column += 1
             destroyed = yield from self._destroyed(record, at, column, codec or 0)
             if destroyed is None:
-                return found[:-1] if (yield from self._is_unproven(found, at)) else found
+                if found:
+                    found[-1].unproven = yield from self._is_unproven(at)
+                return found
             if column >= num_columns:
                 return found
             if found:
@@ -184,9 +186,9 @@ class _Region:
         column = self._column()
         return None if column is None or column >= num_columns else column
 
-    def _is_unproven(self, found: Sequence[RecordedChunk], at: int) -> Generator[ByteRange, memoryview, bool]:
+    def _is_unproven(self, at: int) -> Generator[ByteRange, memoryview, bool]:
         """Whether neither a record nor the bytes behind the pages of the last chunk prove them."""
-        return bool(found) and self.following is None and (yield from self._ends_oddly(at))
+        return self.following is None and (yield from self._ends_oddly(at))
 
     def _column(self) -> int | None:
         """The column of the chunk, which one whole record gives for all chunks of a row group."""

@@ -55,6 +55,7 @@ class RecordedChunk:
         end: Offset after its last byte, or after the last that is certainly part of it.
         pages: Those found, each following directly on the one before it.
         complete: Whether these are all of them.
+        unproven: Whether bytes follow that belong neither to a page nor to a record, so that nothing proves the pages.
     """
 
     record: RecordHeader
@@ -64,6 +65,7 @@ class RecordedChunk:
     end: int
     pages: list[ChainedPage]
     complete: bool
+    unproven: bool = False
 
 
 def describe_row_group(
@@ -124,7 +126,7 @@ def _describe_chunk(
     counted = num_rows if num_rows is not None else found or 0
     metadata, place = _metadata(chunk, leaf, codec, end), ByteRange(chunk.start, end)
     read = ChunkRead(ordinal, leaf, metadata, place, counted, quirks=quirks)
-    return LocatedChunk(read, PageHints(tuple(_page_hints(chunk.pages, leaf)), complete))
+    return LocatedChunk(read, PageHints(tuple(_page_hints(chunk.pages, leaf)), complete, unproven=chunk.unproven))
 
 
 def _page_hints(pages: Sequence[ChainedPage], leaf: Leaf) -> list[PageHint]:
