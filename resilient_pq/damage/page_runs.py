@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from resilient_pq.damage.chunk_salvage import MISPLACED, PageFate, RepairSource, RowRun
 from resilient_pq.errors import FormatError, UnsupportedError
@@ -38,8 +39,12 @@ class PageRuns:
         *,
         row_aligned: bool,
         bounded: bool,
+        keep_unplaced: bool = False,
     ) -> None:
-        """`row_aligned`: no row spans pages; `bounded`: no page of another column can lie between these pages."""
+        """`row_aligned`: no row spans pages; `bounded`: no page of another column can lie between these pages.
+
+        `keep_unplaced`: pages are kept beside one that is as it was written and does not decode.
+        """
         self.fates = list(fates)
         self.is_misplaced = False
         self.begins_within = False
@@ -48,6 +53,7 @@ class PageRuns:
         self._agrees = agrees
         self._row_aligned = row_aligned
         self._bounded = bounded
+        self._keep_unplaced = keep_unplaced
         sums = ChunkSums.of(chunk.metadata)
         self._adrift = sums is None or sums.chunk is None  # a page's own checksum does not prove its place
         self._dictionary = [fate for fate in fates if fate.is_dictionary and fate.page is not None][:1]
@@ -63,9 +69,11 @@ class PageRuns:
             except (FormatError, UnsupportedError) as error:
                 self._find_damaged(first, end, error.message)
                 if self._shows_misplacement(first, end, error):
-                    self.is_misplaced = True
-                    self.fates = [fate if fate.page is None else fate.lost(MISPLACED) for fate in self.fates]
-                    return []
+                    if not self._keep_unplaced:
+                        self.is_misplaced = True
+                        self.fates = [fate if fate.page is None else fate.lost(MISPLACED) for fate in self.fates]
+                        return []
+                    self.fates = [fate if fate.page is None else replace(fate, unplaced=True) for fate in self.fates]
                 waiting.extendleft(reversed(list(_whole_runs(self.fates, first, end))))
         return runs
 

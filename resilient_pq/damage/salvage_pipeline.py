@@ -65,7 +65,10 @@ def salvage_chunk(
     fates = _require_dictionary(count_rows(chunk, fates))
     cut_short = hints is not None and not hints.complete
     fates = number_rows(fates, num_rows, cut_short=cut_short, begins=hints is None or hints.begins)
-    runs = PageRuns(chunk, fates, agrees, row_aligned=_is_row_aligned(chunk, fates, hints), bounded=not cut_short)
+    aligned = _is_row_aligned(chunk, fates, hints)
+    runs = PageRuns(
+        chunk, fates, agrees, row_aligned=aligned, bounded=not cut_short, keep_unplaced=keep_unplaced and verify
+    )
     fitting = [
         run
         for run in runs.decode()

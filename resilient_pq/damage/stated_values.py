@@ -80,6 +80,8 @@ def stated_of(
     rows = [place.first_row_index for place in places] + [chunk.num_rows]
     if len(said) != len(places) or rows[0] != 0 or any(two < one for one, two in pairwise(rows)):
         return Stated(chunk, values)
+    if any(place.offset < 0 or place.compressed_page_size < 0 for place in places):
+        return Stated(chunk, values)
     pages = [
         StatedPage(ByteRange(place.offset, place.offset + place.compressed_page_size), range(first, end), page)
         for place, (first, end), page in zip(places, pairwise(rows), said, strict=True)
