@@ -97,7 +97,7 @@ def storage(endpoint_url: str | None, pairs: Sequence[str] | None, retry_for: fl
         if not any(word in told.lower() for word in _PRIVATE):
             arguments += ["--storage-option", told]
         if told != pair or told not in arguments:
-            left_out.append(f"--storage-option {name}=...")
+            left_out.append(f"--storage-option {scrubbed(name)}=...")
     if endpoint_url is not None:
         options["endpoint_url"] = endpoint_url
         arguments += ["--endpoint-url", scrubbed(endpoint_url)]

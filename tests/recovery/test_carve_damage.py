@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import random
 from typing import Any
@@ -13,11 +12,9 @@ import pytest
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.pages.page import pages_of
-from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import chunk_range
 from resilient_pq.recovery.carve import CarveLimits, carve, find_files
-from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 from resilient_pq.recovery.report import Damage
 
 ROWS = 2000
@@ -282,18 +279,3 @@ def test_rows_of_row_groups_that_are_expected_settle_what_is_not_clear(carving: 
     for rows in (100, 200, 400):  # each of them would be possible
         rebuilt = carving.carve(data, schema, expected_rows=[rows])
         assert (rebuilt.findings, {group.num_rows for group in rebuilt.row_groups}) == ((), {rows})
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_payloads_of_destroyed_records_name_their_chunks(write_file: Any, seed: int, carving: Any) -> None:
-    """Columns of one type cannot be told apart by their pages, nor by their sizes."""
-    columns = {name: pa.array([i * 31 for i in range(120)], pa.int64()) for name in ("a", "b", "c")}
-    file = asyncio.run(write_file(pa.table(columns), row_group_rows=30, page_bytes=100))
-    truth = Truth(file.data, carving)
-    choice, data = random.Random(seed), bytearray(file.data)
-    for at, header in scan_headers(file.data, 0):
-        end = at + HEADER_SIZE if header.kind == RecordKind.CHUNK else at + header.end - header.offset
-        data[at:end] = choice.randbytes(end - at)
-    rebuilt = carving.carve(bytes(data[: truth.end]), truth.schema)
-    assert truth.holds(rebuilt) == list(range(len(truth.chunks)))
-    assert [group.rows_before for group in rebuilt.row_groups] == [0, 30, 60, 90]

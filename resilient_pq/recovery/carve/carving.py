@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,7 +25,6 @@ from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.units import KiB
 
-_CODECS = frozenset(CompressionCodec)
 #: What stands between two chunks is looked at where it is not larger.
 MOST_BETWEEN = 64 * KiB
 
@@ -53,7 +51,7 @@ def carve(
     if schema is None:
         kinds = candidate_kinds(file.pages)
         probed = yield from _probe_pages(file.pages, kinds, limits)
-        found = yield from _cut_stretches(probed, places)
+        found = yield from _cut_stretches(probed)
         pages = _longest_stretch(found) if not places else found.pages
         steps = limits.budget(size)
         begins = yield from _is_row_group_start(file, pages, places)
@@ -71,7 +69,7 @@ def carve(
             findings.append(_report_unknown_columns(left))
             file = replace(file, pages=file.pages[: len(file.pages) - len(left)])
     probed = yield from _probe_pages(file.pages, kinds_of(schema.leaves), limits)
-    stretches = yield from _cut_stretches(probed, places)
+    stretches = yield from _cut_stretches(probed)
     columns = [kind_of(leaf) for leaf in schema.leaves]
     budget = limits.budget(size)
     layout = PageLayout(
@@ -134,7 +132,7 @@ class _Stretches:
     borders: set[int]
 
 
-def _cut_stretches(probed: Sequence[ProbedPage], places: Places) -> RangeRequests[_Stretches]:
+def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:
     """Divide pages into stretches without missing bytes."""
     window = RangeWindow(max((page.page.end for page in probed), default=0))
     pages: list[ProbedPage] = []
@@ -148,8 +146,7 @@ def _cut_stretches(probed: Sequence[ProbedPage], places: Places) -> RangeRequest
             between = None
             if end is not None and page.page.offset - end <= MOST_BETWEEN:
                 between = yield from window.read(end, page.page.offset)
-            follows = between is not None and len(between) == CHUNK_RECORD_SIZE and page.page.offset in places
-            if follows or (between is not None and is_between_chunks(between)):
+            if between is not None and is_between_chunks(between):
                 borders.add(len(pages))
             else:
                 starts.append(len(pages))
@@ -172,10 +169,9 @@ def _record_size(data: memoryview) -> int | None:
 
 
 def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
-    """Which chunk begins with a page, by a record in its place before it, or by one whose header is destroyed."""
+    """Which chunk begins with a page, by a whole record in its place before it."""
     window = RangeWindow(max((page.end for page in pages), default=0))
     found: dict[bytes, dict[int, ChunkPlace]] = {}
-    headless: dict[int, ChunkPlace] = {}
     for before, page in pairwise([None, *pages]):
         assert page is not None
         start = page.offset - CHUNK_RECORD_SIZE
@@ -183,32 +179,11 @@ def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
             continue
         data = yield from window.read(start, page.offset)
         header = parse_header(data)
-        if header is None:
-            if (place := _headless_place(data[HEADER_SIZE:])) is not None:
-                headless[page.offset] = place
-            continue
-        if (header.kind, header.offset, header.end) != (RecordKind.CHUNK, start, page.offset):
+        if header is None or (header.kind, header.offset, header.end) != (RecordKind.CHUNK, start, page.offset):
             continue
         if header.holds(data[HEADER_SIZE:]):
             found.setdefault(header.file_id, {})[page.offset] = ChunkPlace.unpack(data[HEADER_SIZE:])
-    places = max(found.values(), key=len, default={})
-    columns: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for place in (*places.values(), *headless.values()):
-        columns[place.row_group, place.first_row].append(place.column)
-    for at, place in headless.items():
-        # Integers look like a payload of column 0: another column has to agree on the first row of the row group.
-        others = columns[place.row_group, place.first_row]
-        if len(others) > 1 and others.count(place.column) == 1:
-            places[at] = place
-    return places
-
-
-def _headless_place(payload: memoryview) -> ChunkPlace | None:
-    """The payload of a chunk record whose header is destroyed; None where bytes are not such a payload."""
-    place = ChunkPlace.unpack(payload)
-    # Of the payload some bytes are always zero; but a hole is all zeros.
-    is_payload = place.pack() == bytes(payload) and place.codec in _CODECS and any(payload)
-    return place if is_payload and place.row_group <= place.first_row else None
+    return max(found.values(), key=len, default={})
 
 
 def _longest_stretch(found: _Stretches) -> list[ProbedPage]:
