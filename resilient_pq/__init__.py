@@ -32,6 +32,8 @@ from resilient_pq.dataset.summary.write_summary import write_metadata as write_m
 from resilient_pq.public_names import *
 from resilient_pq.reader.opening import open as open
 from resilient_pq.recovery.check import check as check
+from resilient_pq.recovery.parity.protect import protect as protect
+from resilient_pq.recovery.parity.repair import repair as repair
 from resilient_pq.recovery.recover import recover as recover
 from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
 from resilient_pq.recovery.resume.resume_file import resume as resume

@@ -322,6 +322,10 @@ class RecoveryError(ResilientPQError):
     """A recovery could not be carried out as asked."""
 
 
+class RepairError(RecoveryError):
+    """A file cannot be rebuilt bit for bit: more of it is lost than its parity covers."""
+
+
 class RowsLostError(RecoveryError):
     """A recovery would lose rows or values, and was told not to."""
 

@@ -34,6 +34,7 @@ from resilient_pq.errors import OutOfMemoryError as OutOfMemoryError
 from resilient_pq.errors import PreconditionError as PreconditionError
 from resilient_pq.errors import RangeError as RangeError
 from resilient_pq.errors import RecoveryError as RecoveryError
+from resilient_pq.errors import RepairError as RepairError
 from resilient_pq.errors import ResilientPQError as ResilientPQError
 from resilient_pq.errors import RowsLostError as RowsLostError
 from resilient_pq.errors import SchemaError as SchemaError
@@ -71,6 +72,8 @@ from resilient_pq.reader.read_options import FollowOptions as FollowOptions
 from resilient_pq.reader.read_options import ReadOptions as ReadOptions
 from resilient_pq.reader.row_dicts import Records as Records
 from resilient_pq.reader.streaming import Batches as Batches
+from resilient_pq.recovery.parity.protect import Protection as Protection
+from resilient_pq.recovery.parity.repair import Repair as Repair
 from resilient_pq.recovery.report import Damage as Damage
 from resilient_pq.recovery.report import Finding as Finding
 from resilient_pq.recovery.report import Kept as Kept
