@@ -11,7 +11,16 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from resilient_pq.cli import cat_verb, check_verb, convert_verb, metadata_verb, recover_verb, uploads, write_verb
+from resilient_pq.cli import (
+    cat_verb,
+    check_verb,
+    convert_verb,
+    metadata_verb,
+    parity,
+    recover_verb,
+    uploads,
+    write_verb,
+)
 from resilient_pq.cli.demo import demo_verb
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.inspect import inspect_verb
@@ -33,6 +42,7 @@ VERBS = (
     inspect_verb,
     check_verb,
     recover_verb,
+    *parity.VERBS,
     metadata_verb,
     *uploads.VERBS,
     demo_verb,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -90,6 +90,14 @@ class GroupRepair:
             if start < end:
                 data = await self._read(first, first + -(-window.size // self.record.shape.block_bytes))
                 yield data[start - window.start : end - window.start]
+
+    def rebuilt_in(self, place: ByteRange) -> Iterator[tuple[int, bytes]]:
+        """The rebuilt blocks that lie in a range of the protected bytes: their offset in it, and their bytes there."""
+        for number, data in sorted(self.rebuilt.items()):
+            block = self._place(number, number + 1)
+            start, end = max(block.start, place.start), min(block.end, place.end)
+            if start < end:
+                yield start - place.start, data[start - block.start : end - block.start]
 
     async def _read(self, first: int, end: int) -> memoryview:
         """The bytes of blocks, those of lost ones rebuilt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -9,11 +10,13 @@ from typing import Any
 
 import xxhash
 
-from resilient_pq.errors import NotFoundError, RepairError, Where, located
+from resilient_pq.errors import NotFoundError, RepairError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.io import ReadStore, RetryPolicy, with_retry
+from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.resolve import place_of
 from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
 from resilient_pq.recovery.parity.group_repair import GroupRepair
+from resilient_pq.recovery.parity.in_place import finish_in_place, write_in_place
 from resilient_pq.recovery.parity.protected_bytes import ProtectedBytes
 from resilient_pq.recovery.parity.sidecar import Sidecar, file_name, open_sidecar, sidecar_key
 from resilient_pq.recovery.rewrite.output_object import Target, check_free, check_other, completing, permissions_of
@@ -44,9 +47,10 @@ class Repair:
 
 async def repair(
     src: Location,
-    dst: Location,
+    dst: Location | None = None,
     *,
     sidecar: Location | None = None,
+    in_place: bool = False,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -58,50 +62,103 @@ async def repair(
 
     Args:
         src: The damaged file, which may also be missing: a URL, a path, or a pair of a store and a key in it.
-        dst: Where the whole file is written.
+        dst: Where the whole file is written; None with `in_place`.
         sidecar: The sidecar that `protect` made; None is ``NAME.rpqparity`` beside `src`, or ``_folder.rpqparity``.
+        in_place: Write the rebuilt blocks into the damaged file, which has to be a local one whose bytes lie in their
+            places. Where this is interrupted, the next repair carries on.
         overwrite: Replace what is at `dst`.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         progress: Called now and then with the bytes written and the bytes there are.
 
     Raises:
-        RepairError: More is lost than the parity can rebuild; the message says how much.
+        RepairError: More is lost than the parity can rebuild; the message says how much. Or the bytes of a file that is
+            to be repaired in place are elsewhere in it.
+        SchemaError: Neither `dst` nor `in_place` is given, or both.
         NotFoundError: There is no sidecar.
         FormatError: The sidecar is damaged beyond use.
         AlreadyExistsError: `dst` exists.
         StoreError: The store could not give or take bytes.
     """
+    if (dst is None) != in_place:
+        raise SchemaError("a repair needs a new file or in_place, not both", hint="name DST, or use --in-place")
     options = with_retry(storage_options, retry)
     async with AsyncExitStack() as stack:
         store, key = await stack.enter_async_context(place_of(src, options))
+        if dst is None:
+            await _prepare_in_place(store, key)
         parity = await stack.enter_async_context(await _find_sidecar(store, key, sidecar, options))
         number = _member_number(parity, key)
         data = await _open_members(store, key, parity, number, stack)
-        file = data.files[number]
-        to_store, to_key = await stack.enter_async_context(place_of(dst, options))
-        target = Target(to_store, to_key, overwrite, permissions=None if file is None else permissions_of([file.info]))
-        for source in (*filter(None, data.files), parity.source):
-            await check_other(source.address, target)
-        await check_free(target)
-        where = Where(key=store.url_of(key))
-        with located(where):
+        with located(Where(key=store.url_of(key))):
             groups = await _rebuild(parity, data, number)
-            sink = await to_store.create(to_key, target.options)
-            async with completing(sink), aclosing(_repaired(parity, data, number, groups)) as pieces:
-                async for piece in pieces:
-                    await sink.write(piece)
-                    if progress is not None:
-                        progress(sink.position, parity.index.members[number].size)
+            if dst is None:
+                await _repair_in_place(key, parity, data, number, groups)
+                output = store.url_of(key)
+            else:
+                to_store, to_key = await stack.enter_async_context(place_of(dst, options))
+                file = data.files[number]
+                permissions = None if file is None else permissions_of([file.info])
+                target = Target(to_store, to_key, overwrite, permissions=permissions)
+                await _write_anew(target, parity, data, number, groups, progress)
+                output = target.url
         return Repair(
-            url=str(where.key),
-            output=target.url,
+            url=store.url_of(key),
+            output=output,
             sidecar=parity.source.url,
             size=parity.index.members[number].size,
             num_blocks=sum(len(group.lost) for group in groups),
             num_blocks_damaged=sum(group.num_damaged for group in groups),
             num_blocks_rebuilt=sum(len(group.rebuilt) for group in groups),
         )
+
+
+async def _prepare_in_place(store: ReadStore, key: str) -> None:
+    """Carry out what an earlier repair has begun.
+
+    Raises:
+        UnsupportedError: The file is not a local one.
+    """
+    if not isinstance(store, LocalStore):
+        where = Where(key=store.url_of(key))
+        raise UnsupportedError("only local files can be repaired in place", where=where, hint="name a new file")
+    await asyncio.to_thread(finish_in_place, key)
+
+
+async def _repair_in_place(
+    path: str, parity: Sidecar, data: ProtectedBytes, number: int, groups: list[GroupRepair]
+) -> None:
+    """Write the rebuilt blocks into the file, when it is known that all of it is right then."""
+    if data.files[number] is None or any(group.moved.any() for group in groups):
+        raise RepairError("bytes of the file are missing, or lie in other places", hint="name a new file")
+    async with aclosing(_repaired(parity, data, number, groups)) as pieces:
+        async for _ in pieces:
+            pass
+    place = data.index.places[number]
+    blocks = [block for group in groups for block in group.rebuilt_in(place)]
+    if data.index.mirror is not None:
+        blocks = [(0, data.index.mirror)]
+    await asyncio.to_thread(write_in_place, path, place.size, blocks)
+
+
+async def _write_anew(
+    target: Target,
+    parity: Sidecar,
+    data: ProtectedBytes,
+    number: int,
+    groups: list[GroupRepair],
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Write the whole file to another place."""
+    for source in (*filter(None, data.files), parity.source):
+        await check_other(source.address, target)
+    await check_free(target)
+    sink = await target.store.create(target.key, target.options)
+    async with completing(sink), aclosing(_repaired(parity, data, number, groups)) as pieces:
+        async for piece in pieces:
+            await sink.write(piece)
+            if progress is not None:
+                progress(sink.position, data.index.members[number].size)
 
 
 async def _find_sidecar(
