@@ -29,11 +29,11 @@ from resilient_pq.dataset.dataset import open_many as open_many
 from resilient_pq.dataset.sink_creation import create_dataset as create_dataset
 from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
 from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata
+from resilient_pq.parity.protect import protect as protect
+from resilient_pq.parity.repair import repair as repair
 from resilient_pq.public_names import *
 from resilient_pq.reader.opening import open as open
 from resilient_pq.recovery.check import check as check
-from resilient_pq.recovery.parity.protect import protect as protect
-from resilient_pq.recovery.parity.repair import repair as repair
 from resilient_pq.recovery.recover import recover as recover
 from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
 from resilient_pq.recovery.resume.resume_file import resume as resume

@@ -59,10 +59,14 @@ from resilient_pq.io import FetchCounters as FetchCounters
 from resilient_pq.io import ObjectInfo as ObjectInfo
 from resilient_pq.io import RetryPolicy as RetryPolicy
 from resilient_pq.io import StoredState as StoredState
+from resilient_pq.parity.protect import Protection as Protection
+from resilient_pq.parity.repair import Repair as Repair
 from resilient_pq.reader.contents import FileState as FileState
 from resilient_pq.reader.contents import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.reader.file import File as File
 from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter as ColumnBloomFilter
+from resilient_pq.reader.healing import HealedChunk as HealedChunk
+from resilient_pq.reader.healing import HealedFileWarning as HealedFileWarning
 from resilient_pq.reader.opening import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.reader.plan_display import PlannedChunk as PlannedChunk
 from resilient_pq.reader.plan_display import PlannedRead as PlannedRead
@@ -72,8 +76,6 @@ from resilient_pq.reader.read_options import FollowOptions as FollowOptions
 from resilient_pq.reader.read_options import ReadOptions as ReadOptions
 from resilient_pq.reader.row_dicts import Records as Records
 from resilient_pq.reader.streaming import Batches as Batches
-from resilient_pq.recovery.parity.protect import Protection as Protection
-from resilient_pq.recovery.parity.repair import Repair as Repair
 from resilient_pq.recovery.report import Damage as Damage
 from resilient_pq.recovery.report import Finding as Finding
 from resilient_pq.recovery.report import Kept as Kept

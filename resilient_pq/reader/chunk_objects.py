@@ -70,6 +70,11 @@ class ChunkObjects:
         self._requests = requests or asyncio.Semaphore(options.max_requests)
 
     @property
+    def store(self) -> ReadStore:
+        """Where the file is."""
+        return self._store
+
+    @property
     def opener(self) -> Callable[[ObjectInfo], OpenObject] | None:
         """Opens one of the objects for reading in threads; None where the store needs the event loop."""
         return self._store.opener

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from resilient_pq import memory_pool
 from resilient_pq.arrow.table import Table
@@ -40,6 +40,9 @@ from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
+
+if TYPE_CHECKING:
+    from resilient_pq.reader.healing import HealedChunk, OnHealed
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
@@ -136,6 +139,19 @@ class File(IndexedFile):
     def checkpoints(self) -> tuple[KnownCheckpoint, ...]:
         """The checkpoints of a resilient file, oldest first."""
         return self.contents.checkpoints
+
+    @property
+    def healed(self) -> tuple[HealedChunk, ...]:
+        """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
+        healer = self._row_groups.healer
+        return () if healer is None else tuple(healer.healed)
+
+    def note_healed_footer(self, num_blocks: int, on_healed: OnHealed | None) -> None:
+        """Tell that the footer was rebuilt, and that all bytes are read through the parity."""
+        from resilient_pq.reader.healing import HealedChunk, Healer  # noqa: PLC0415 (most files are not damaged)
+
+        self._row_groups.healer = Healer(self._store, on_healed)
+        self._row_groups.healer.note(HealedChunk(self.url, None, None, num_blocks))
 
     @property
     def key_value_metadata(self) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from resilient_pq.reader.decoder import decode, decode_parts
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
 from resilient_pq.units import KiB
+
+if TYPE_CHECKING:
+    from resilient_pq.reader.healing import Healer
 
 T = TypeVar("T")
 
@@ -71,6 +74,7 @@ class RowGroupReader:
         self._how = how
         self._max_threads = limits.max_threads
         self._threads = limits.threads
+        self.healer: Healer | None = None
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """The result of a call, made in one of the threads."""
@@ -92,6 +96,8 @@ class RowGroupReader:
         return [await self._result(request, work, i) for i in range(len(groups))]
 
     async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
+        if work.damaged[i] and self._how.heal:
+            await self._heal(work, i)
         group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
         doubtful = work.doubtful[i]
         if done is not None and not doubtful:
@@ -105,6 +111,21 @@ class RowGroupReader:
         damaged_groups = DamagedRowGroups(self._objects, self._how)
         left = await damaged_groups.salvage(request.plan.columns, group, work.columns(i), damaged)
         return await self.in_thread(work.assembled, left)
+
+    async def _heal(self, work: RowGroupWork, i: int) -> None:
+        """Decode the damaged chunks of a row group from what parity makes of them; raise where that is asked for."""
+        if self.healer is None:
+            from resilient_pq.reader.healing import Healer  # noqa: PLC0415 (most files are not damaged)
+
+            self.healer = Healer(self._objects.store, self._how.on_healed)
+        for damaged in work.take_damaged(i):
+            rebuilt = await self.healer.rebuilt(self._objects, damaged)
+            if rebuilt is not None and await self.in_thread(work.decode_rebuilt, i, damaged, rebuilt[0]):
+                self.healer.note(rebuilt[1])
+            elif self._how.on_damage is OnDamage.RAISE:
+                raise damaged.error
+            else:
+                work.damaged[i].append(damaged)
 
     async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:
         jobs = await off_loop(
@@ -154,6 +175,7 @@ class RowGroupWork:
         self._objects = objects
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
+        self._heals = how.heal
         # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
         self._views = [has_views(field) for field in request.field.children]
         self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
@@ -195,11 +217,29 @@ class RowGroupWork:
             try:
                 column = decode(chunk, data, verify=self._verify, views=self._views[piece.column])
             except FormatError as error:
-                if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
+                no_damage = isinstance(error.__cause__, MemoryError)
+                if no_damage or (self._raises and not self._heals):
                     raise
+                error.at(Where(key=self._objects.url_of(chunk.file)))
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
         self._add(piece, column, None)
+
+    def take_damaged(self, i: int) -> list[DamagedChunk]:
+        """The damaged chunks of a row group, which are not kept any longer."""
+        damaged, self.damaged[i] = self.damaged[i], []
+        return damaged
+
+    def decode_rebuilt(self, i: int, damaged: DamagedChunk, data: memoryview) -> bool:
+        """Decode a chunk from bytes that were rebuilt; False where these are damaged, too."""
+        ordinal = damaged.chunk.leaf.ordinal
+        piece = next(each for each in self.pieces if each.group == i and each.chunk.leaf.ordinal == ordinal)
+        try:
+            column = decode(damaged.chunk, data, verify=self._verify, views=self._views[piece.column])
+        except FormatError:
+            return False
+        self._add(piece, column, None)
+        return True
 
     def _is_filtered(self, chunk: ChunkRead) -> bool:
         """Whether only some pages of a chunk are read, and the filter asks for its values."""

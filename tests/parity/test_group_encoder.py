@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.kernels.reference.gf256 import gf256_accumulate
-from resilient_pq.format.parity.group_encoder import EncodedGroup, GroupEncoder
-from resilient_pq.format.parity.group_record import TABLE_OFFSET, GroupRecord
-from resilient_pq.format.parity.group_shape import MAX_SHARD_BYTES, GroupShape, ParityShare, group_shapes
-from resilient_pq.format.parity.reed_solomon import coefficients
+from resilient_pq.parity.group_encoder import EncodedGroup, GroupEncoder
+from resilient_pq.parity.group_record import TABLE_OFFSET, GroupRecord
+from resilient_pq.parity.group_shape import MAX_SHARD_BYTES, GroupShape, ParityShare, group_shapes
+from resilient_pq.parity.reed_solomon import coefficients
 
 SHAPE = GroupShape(5 * 2048 - 700, 3, 2048, 512)
 

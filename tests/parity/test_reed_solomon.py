@@ -7,7 +7,7 @@ import pytest
 
 from resilient_pq.format.kernels import gf256_accumulate
 from resilient_pq.format.kernels.reference.gf256 import PRODUCTS
-from resilient_pq.format.parity.reed_solomon import MAX_DATA, MAX_PARITY, coefficients, inverse, rebuild_shards
+from resilient_pq.parity.reed_solomon import MAX_DATA, MAX_PARITY, coefficients, inverse, rebuild_shards
 
 
 def test_the_first_parity_shard_is_the_xor_of_all_data_shards() -> None:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.format.parity.group_shape import GroupShape, ParityShare, group_shapes
-from resilient_pq.format.parity.sidecar_index import MIRROR_BYTES, padded
 from resilient_pq.io import MemoryStore
+from resilient_pq.parity.group_shape import GroupShape, ParityShare, group_shapes
+from resilient_pq.parity.sidecar_index import MIRROR_BYTES, padded
 
 NAME = "day.parquet"
 SIZES = [MIRROR_BYTES + 1, 77_000, 300_001, (1 << 20) + 5, 3 << 20]

@@ -10,7 +10,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
-from resilient_pq.recovery.parity.in_place import finish_in_place, write_in_place
+from resilient_pq.parity.in_place import finish_in_place, write_in_place
 
 BLOCKS = [(3, b"abc"), (4096, b"d" * 700), (9_990, b"the end of it")]
 SIZE = 10_003
@@ -88,7 +88,7 @@ def _crash_after(patch: pytest.MonkeyPatch, call: str, allowed: int) -> None:
         def __exit__(self, *_: object) -> None:
             self._file.close()  # type: ignore[attr-defined]
 
-    patch.setattr("resilient_pq.recovery.parity.in_place.open", lambda *each: File(open(*each)), raising=False)  # noqa: SIM115
+    patch.setattr("resilient_pq.parity.in_place.open", lambda *each: File(open(*each)), raising=False)  # noqa: SIM115
 
 
 def test_a_journal_that_is_cut_or_changed_is_not_carried_out(path: Path) -> None:

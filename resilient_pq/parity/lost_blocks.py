@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.checksum import crc32
-from resilient_pq.format.parity.group_record import GroupRecord
-from resilient_pq.format.parity.group_shape import GroupShape
-from resilient_pq.format.parity.reed_solomon import rebuild_shards
+from resilient_pq.parity.group_record import GroupRecord
+from resilient_pq.parity.group_shape import GroupShape
+from resilient_pq.parity.reed_solomon import rebuild_shards
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,16 @@ import xxhash
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import SchemaError, Where, located
-from resilient_pq.format.parity.group_encoder import GroupEncoder
-from resilient_pq.format.parity.group_record import GroupRecord
-from resilient_pq.format.parity.group_shape import GroupShape, ParityShare, group_shapes
-from resilient_pq.format.parity.sidecar_index import (
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, RecordKind
+from resilient_pq.io import ObjectSink, RetryPolicy, WriteStore, with_retry
+from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
+from resilient_pq.io.resolve import Location, Stores
+from resilient_pq.parity.group_encoder import GroupEncoder
+from resilient_pq.parity.group_record import GroupRecord
+from resilient_pq.parity.group_shape import GroupShape, ParityShare, group_shapes
+from resilient_pq.parity.pinned_object import PinnedObject
+from resilient_pq.parity.sidecar import file_name, sidecar_key
+from resilient_pq.parity.sidecar_index import (
     MAGIC,
     MIRROR_BYTES,
     Member,
@@ -25,12 +31,6 @@ from resilient_pq.format.parity.sidecar_index import (
     pack_trailer,
     padded,
 )
-from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, RecordKind
-from resilient_pq.io import ObjectSink, RetryPolicy, WriteStore, with_retry
-from resilient_pq.io.resolve import Stores
-from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
-from resilient_pq.recovery.parity.sidecar import file_name, sidecar_key
-from resilient_pq.recovery.rewrite.output_object import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.units import KiB, MiB
 
 #: Bytes of a file that are read at a time; the next are read while these are added up.
@@ -106,7 +106,7 @@ async def protect(
         stack.push_async_callback(stores.close)
         places = [await stores.reach(location) for location in locations]
         _check_one_folder(places)
-        sources = [await open_source(place, None) for place in places]
+        sources = [await PinnedObject.find(*place) for place in places]
         beside = sidecar_key(*places[0], across=isinstance(src, list))
         store, key = (places[0][0], beside) if dst is None else await stores.reach(dst)
         target = Target(store, key, overwrite, permissions=permissions_of(source.info for source in sources))
@@ -138,7 +138,7 @@ class _Sidecar:
         self,
         sink: ObjectSink,
         share: ParityShare,
-        sources: Sequence[DamagedObject],
+        sources: Sequence[PinnedObject],
         key: str,
         progress: Callable[[int, int], None] | None,
     ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.errors import SchemaError
-from resilient_pq.format.parity.reed_solomon import MAX_DATA, MAX_PARITY
+from resilient_pq.parity.reed_solomon import MAX_DATA, MAX_PARITY
 from resilient_pq.units import KiB, MiB
 
 #: Data shards of a full group where the share allows it: many, as a lost part is long and lies in few of them.

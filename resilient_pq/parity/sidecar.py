@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, Where
+from resilient_pq.errors import FormatError, NotFoundError, Where
 from resilient_pq.format.kernels import find_all
-from resilient_pq.format.parity.group_record import GroupRecord
-from resilient_pq.format.parity.sidecar_index import SUFFIX, TRAILER_SIZE, SidecarIndex, padded, parse_trailer
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
 from resilient_pq.io import ReadStore
-from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
+from resilient_pq.parity.group_record import GroupRecord
+from resilient_pq.parity.pinned_object import PinnedObject
+from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.sidecar_index import SUFFIX, TRAILER_SIZE, SidecarIndex, padded, parse_trailer
 from resilient_pq.units import MiB
 
 #: Bytes that are searched for records at a time where a sidecar is damaged.
@@ -32,19 +31,60 @@ _ACROSS_NAME = f"_folder{SUFFIX}"
 class Sidecar:
     """A sidecar: where it is read from, its index, and a record for each group."""
 
-    source: DamagedObject
+    source: PinnedObject
     index: SidecarIndex
     groups: tuple[GroupRecord, ...]
 
-    async def __aenter__(self) -> Self:
-        """The sidecar itself."""
-        return self
+    @classmethod
+    async def read(cls, store: ReadStore, key: str) -> Sidecar:
+        """Read the index and the records of a sidecar.
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Let go of its store."""
-        await self.source.__aexit__(kind, error, traceback)
+        Raises:
+            FormatError: It is no sidecar, or too little of it is left.
+            NotFoundError: There is none.
+        """
+        return await _read(await PinnedObject.find(store, key))
+
+    @classmethod
+    async def beside(cls, store: ReadStore, key: str) -> Sidecar | None:
+        """The sidecar of a file, or that of its folder if the file is in it; None where there is neither."""
+        for across in (False, True):
+            with suppress(NotFoundError):
+                found = await cls.read(store, sidecar_key(store, key, across=across))
+                found.member_number(key)
+                return found
+        return None
+
+    def member_number(self, key: str) -> int:
+        """Which of the files of the sidecar is meant: the only one, whatever it is called, or the one of this name.
+
+        Raises:
+            NotFoundError: None of them.
+        """
+        names = [member.name for member in self.index.members]
+        if len(names) == 1:
+            return 0
+        name = file_name(key)
+        if name not in names:
+            where = Where(key=self.source.url)
+            raise NotFoundError(f"the sidecar protects {len(names):,} files, and none called {name}", where=where)
+        return names.index(name)
+
+    async def members(self, store: ReadStore, key: str, known: PinnedObject | None = None) -> ProtectedBytes:
+        """The files of the sidecar, as far as they are there.
+
+        Args:
+            store: Where they lie.
+            key: One of them, whatever it is called if it is the only one.
+            known: The version of that one, where it is known.
+        """
+        number, files = self.member_number(key), []
+        for i, member in enumerate(self.index.members):
+            found = known if i == number else None
+            with suppress(NotFoundError):
+                found = found or await PinnedObject.find(store, key if i == number else store.beside(key, member.name))
+            files.append(found)
+        return ProtectedBytes(self.index, files)
 
 
 def sidecar_key(store: ReadStore, key: str, *, across: bool = False) -> str:
@@ -57,22 +97,7 @@ def file_name(key: str) -> str:
     return key.replace(os.sep, "/").rpartition("/")[2]
 
 
-async def open_sidecar(location: Location, options: Mapping[str, Any] | None) -> Sidecar:
-    """Read the index and the records of a sidecar; the caller closes `source`.
-
-    Raises:
-        FormatError: It is no sidecar, or too little of it is left.
-        NotFoundError: There is none.
-    """
-    source = await open_source(location, options)
-    try:
-        return await _read(source)
-    except BaseException:
-        await source.__aexit__(None, None, None)
-        raise
-
-
-async def _read(source: DamagedObject) -> Sidecar:
+async def _read(source: PinnedObject) -> Sidecar:
     where = Where(key=source.url)
     size = source.info.size
     tail = await source.read(ByteRange(max(0, size - TRAILER_SIZE), size))
@@ -92,7 +117,7 @@ async def _read(source: DamagedObject) -> Sidecar:
     return Sidecar(source, index, whole)
 
 
-async def _header(source: DamagedObject, offset: int) -> RecordHeader | None:
+async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:
     """The header of the record at a place; None where none is, or where its payload would not fit into the sidecar."""
     if offset + HEADER_SIZE > source.info.size:
         return None
@@ -102,7 +127,7 @@ async def _header(source: DamagedObject, offset: int) -> RecordHeader | None:
     return header if header.end <= source.info.size else None
 
 
-async def _index(source: DamagedObject, headers: list[RecordHeader | None]) -> SidecarIndex | None:
+async def _index(source: PinnedObject, headers: list[RecordHeader | None]) -> SidecarIndex | None:
     """The first index that is whole."""
     for header in headers:
         if header is not None and header.kind == RecordKind.SIDECAR_INDEX:
@@ -112,7 +137,7 @@ async def _index(source: DamagedObject, headers: list[RecordHeader | None]) -> S
     return None
 
 
-async def _group(source: DamagedObject, *copies: int) -> GroupRecord | None:
+async def _group(source: PinnedObject, *copies: int) -> GroupRecord | None:
     """What both copies of a record say of a group."""
     found: GroupRecord | None = None
     for offset in copies:
@@ -125,7 +150,7 @@ async def _group(source: DamagedObject, *copies: int) -> GroupRecord | None:
     return found
 
 
-async def _search(source: DamagedObject) -> list[RecordHeader | None]:
+async def _search(source: PinnedObject) -> list[RecordHeader | None]:
     """The headers of all records of a sidecar, wherever they lie."""
     found: list[RecordHeader | None] = []
     for start in range(0, source.info.size, _SEARCHED_BYTES):

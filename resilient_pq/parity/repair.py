@@ -13,13 +13,12 @@ import xxhash
 from resilient_pq.errors import NotFoundError, RepairError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.io import ReadStore, RetryPolicy, with_retry
 from resilient_pq.io.local_store import LocalStore
-from resilient_pq.io.resolve import place_of
-from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
-from resilient_pq.recovery.parity.group_repair import GroupRepair
-from resilient_pq.recovery.parity.in_place import finish_in_place, write_in_place
-from resilient_pq.recovery.parity.protected_bytes import ProtectedBytes
-from resilient_pq.recovery.parity.sidecar import Sidecar, file_name, open_sidecar, sidecar_key
-from resilient_pq.recovery.rewrite.output_object import Target, check_free, check_other, completing, permissions_of
+from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
+from resilient_pq.io.resolve import Location, place_of
+from resilient_pq.parity.group_repair import GroupRepair
+from resilient_pq.parity.in_place import finish_in_place, write_in_place
+from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.sidecar import Sidecar
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,9 @@ async def repair(
         store, key = await stack.enter_async_context(place_of(src, options))
         if dst is None:
             await _prepare_in_place(store, key)
-        parity = await stack.enter_async_context(await _find_sidecar(store, key, sidecar, options))
-        number = _member_number(parity, key)
-        data = await _open_members(store, key, parity, number, stack)
+        parity = await _named_sidecar(store, key, sidecar, options, stack)
+        number = parity.member_number(key)
+        data = await parity.members(store, key)
         with located(Where(key=store.url_of(key))):
             groups = await _rebuild(parity, data, number)
             if dst is None:
@@ -161,46 +160,20 @@ async def _write_anew(
                 progress(sink.position, data.index.members[number].size)
 
 
-async def _find_sidecar(
-    store: ReadStore, key: str, sidecar: Location | None, options: Mapping[str, Any] | None
+async def _named_sidecar(
+    store: ReadStore, key: str, sidecar: Location | None, options: Mapping[str, Any] | None, stack: AsyncExitStack
 ) -> Sidecar:
     """The sidecar that was named, or the one beside the file, or that of its folder."""
     if sidecar is not None:
-        return await open_sidecar(sidecar, options)
-    for beside in (sidecar_key(store, key), sidecar_key(store, key, across=True)):
-        if await store.exists(beside):
-            return await open_sidecar((store, beside), options)
-    raise NotFoundError(
-        "there is no sidecar beside the file",
-        where=Where(key=store.url_of(key)),
-        hint="name it with --sidecar (sidecar=)",
-    )
-
-
-def _member_number(parity: Sidecar, key: str) -> int:
-    """Which of the files of a sidecar is meant: the only one, whatever it is called, or the one of this name."""
-    names = [member.name for member in parity.index.members]
-    if len(names) == 1:
-        return 0
-    name = file_name(key)
-    if name not in names:
-        where = Where(key=parity.source.url)
-        raise NotFoundError(f"the sidecar protects {len(names):,} files, and none called {name}", where=where)
-    return names.index(name)
-
-
-async def _open_members(
-    store: ReadStore, key: str, parity: Sidecar, number: int, stack: AsyncExitStack
-) -> ProtectedBytes:
-    """The files of a sidecar, as far as they are there."""
-    files: list[DamagedObject | None] = []
-    for i, member in enumerate(parity.index.members):
-        place = (store, key if i == number else store.beside(key, member.name))
-        try:
-            files.append(await stack.enter_async_context(await open_source(place, None)))
-        except NotFoundError:
-            files.append(None)
-    return ProtectedBytes(parity.index, files)
+        return await Sidecar.read(*await stack.enter_async_context(place_of(sidecar, options)))
+    found = await Sidecar.beside(store, key)
+    if found is None:
+        raise NotFoundError(
+            "there is no sidecar beside the file",
+            where=Where(key=store.url_of(key)),
+            hint="name it with --sidecar (sidecar=)",
+        )
+    return found
 
 
 async def _rebuild(parity: Sidecar, data: ProtectedBytes, number: int) -> list[GroupRepair]:
@@ -211,13 +184,12 @@ async def _rebuild(parity: Sidecar, data: ProtectedBytes, number: int) -> list[G
     """
     place = data.index.places[number]
     groups = [
-        GroupRepair(record, data)
+        GroupRepair(record, data, parity.source)
         for record in parity.groups
         if record.extents[0].start < place.end and place.start < record.extents[0].end
     ]
     for group in groups:
-        await group.find_lost()
-        await group.rebuild(parity.source)
+        await group.examine()
     if missing := sum(group.num_not_rebuilt for group in groups):
         lost = sum(int(group.lost.sum()) for group in groups)
         raise RepairError(

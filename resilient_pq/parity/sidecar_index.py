@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError
-from resilient_pq.format.parity.group_shape import BLOCK_BYTES
+from resilient_pq.parity.group_shape import BLOCK_BYTES
 from resilient_pq.units import KiB
 
 MAGIC: Final = b"RPQPAR\r\n"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.format.parity.sidecar_index import SidecarIndex, padded
-from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.parity.pinned_object import PinnedObject
+from resilient_pq.parity.sidecar_index import SidecarIndex, padded
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class ProtectedBytes:
     """The files of a sidecar, one behind the other; None stands for a file that is missing."""
 
     index: SidecarIndex
-    files: Sequence[DamagedObject | None]
+    files: Sequence[PinnedObject | None]
 
     @property
     def has_moved(self) -> bool:

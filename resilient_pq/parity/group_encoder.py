@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from resilient_pq.checksum import crc32
 from resilient_pq.format.kernels import gf256_accumulate
-from resilient_pq.format.parity.group_shape import GroupShape
-from resilient_pq.format.parity.reed_solomon import coefficients
+from resilient_pq.parity.group_shape import GroupShape
+from resilient_pq.parity.reed_solomon import coefficients
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
-from resilient_pq.format.parity.group_shape import GroupShape
+from resilient_pq.parity.group_shape import GroupShape
 
 _FIELDS: Final = struct.Struct("<BBBBIII4Q16sQQ")
 TABLE_OFFSET: Final = 96
