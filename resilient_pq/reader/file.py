@@ -21,6 +21,7 @@ from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.filter.indexed_file import IndexedFile
 from resilient_pq.reader.plan_display import PlannedRead
 from resilient_pq.reader.read_batches import cut_into_batches
@@ -37,12 +38,12 @@ from resilient_pq.reader.read_plan import (
     row_groups_wanted,
 )
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
-from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
+from resilient_pq.reader.row_groups import RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
 
 if TYPE_CHECKING:
-    from resilient_pq.reader.healing import HealedChunk, OnHealed
+    from resilient_pq.reader.healing import HealedChunk, Healer
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
@@ -146,12 +147,9 @@ class File(IndexedFile):
         healer = self._row_groups.healer
         return () if healer is None else tuple(healer.healed)
 
-    def note_healed_footer(self, num_blocks: int, on_healed: OnHealed | None) -> None:
-        """Tell that the footer was rebuilt, and that all bytes are read through the parity."""
-        from resilient_pq.reader.healing import HealedChunk, Healer  # noqa: PLC0415 (most files are not damaged)
-
-        self._row_groups.healer = Healer(self._store, on_healed)
-        self._row_groups.healer.note(HealedChunk(self.url, None, None, num_blocks))
+    def heal_with(self, healer: Healer) -> None:
+        """Tell of the chunks that this healer healed, too."""
+        self._row_groups.healer = healer
 
     @property
     def key_value_metadata(self) -> dict[str, str | None]:

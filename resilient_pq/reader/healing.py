@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resilient_pq.errors import ChecksumError, RangeError
-from resilient_pq.io import ObjectInfo, ReadStore
+from resilient_pq.io import ObjectInfo
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged_row_groups import DamagedChunk
+
+if TYPE_CHECKING:
+    from resilient_pq.reader.row_groups import RowGroupWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +49,36 @@ class Healer:
         healed: The chunks that were healed.
     """
 
-    def __init__(self, store: ReadStore, on_healed: OnHealed | None) -> None:
+    def __init__(self, objects: ChunkObjects, on_healed: OnHealed | None) -> None:
         """Look for no sidecar yet."""
         self.healed: list[HealedChunk] = []
-        self._store = store
+        self._objects = objects
         self._on_healed = on_healed
         self._views: dict[ObjectInfo, HealedStore | None] = {}
 
-    async def rebuilt(self, objects: ChunkObjects, damaged: DamagedChunk) -> tuple[memoryview, HealedChunk] | None:
-        """The bytes of a damaged chunk as the sidecar has them; None where they cannot be had.
+    async def heal(self, work: RowGroupWork, i: int, in_thread: Callable[..., Awaitable[Any]]) -> list[DamagedChunk]:
+        """Decode the damaged chunks of a row group from their rebuilt bytes; gives those that stay damaged."""
+        damaged, left = work.damaged[i], []
+        for each in damaged:
+            rebuilt = await self._rebuilt(each)
+            ordinal, work.damaged[i] = each.chunk.leaf.ordinal, []
+            if rebuilt is not None:
+                piece = next(one for one in work.pieces if one.group == i and one.chunk.leaf.ordinal == ordinal)
+                await in_thread(work.decode_again, piece, rebuilt[0])
+            if rebuilt is None or work.damaged[i]:
+                left.append(each)
+            else:
+                self.note(rebuilt[1])
+        return left
+
+    async def _rebuilt(self, damaged: DamagedChunk) -> tuple[memoryview, HealedChunk] | None:
+        """The bytes of a damaged chunk as its sidecar has them; None where they cannot be had.
 
         A sidecar of another version of the file is used only where the checksum of the chunk decides.
         """
-        place = objects.place_of(damaged.chunk)
+        place = self._objects.place_of(damaged.chunk)
         if place.info not in self._views:
-            self._views[place.info] = await HealedStore.find(self._store, place.info)
+            self._views[place.info] = await HealedStore.find(self._objects.store, place.info)
         view = self._views[place.info]
         if view is None or not (view.is_bound or isinstance(damaged.error, ChecksumError)):
             return None
@@ -69,10 +87,8 @@ class Healer:
             data = await view.read_range(place.info.key, place.range.start, place.range.end, pin=place.info)
         except RangeError:  # the sidecar is of a shorter file
             return None
-        where = damaged.chunk.where
-        url = objects.url_of(damaged.chunk.file)
-        found = HealedChunk(url, where.row_group, where.column, view.num_blocks_rebuilt - before)
-        return memoryview(data), found
+        where, url = damaged.chunk.where, self._objects.url_of(damaged.chunk.file)
+        return memoryview(data), HealedChunk(url, where.row_group, where.column, view.num_blocks_rebuilt - before)
 
     def note(self, chunk: HealedChunk) -> None:
         """Tell of a chunk that was healed; of the first one with a warning."""

@@ -119,7 +119,11 @@ async def open_file(
             raise
     file = File(store, tail, contents, how, counters=counters, owns_store=owns_store, limits=limits)
     if healed is not None:
-        file.note_healed_footer(healed.num_blocks_rebuilt, how.on_healed)
+        from resilient_pq.reader.healing import HealedChunk, Healer  # noqa: PLC0415 (most files are not damaged)
+
+        healer = Healer(file.objects, how.on_healed)
+        healer.note(HealedChunk(name, None, None, healed.num_blocks_rebuilt))
+        file.heal_with(healer)
     return file
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.buffers import has_views
 from resilient_pq.byte_ranges import ByteRange, union
-from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.indexes.row_ranges import Rows, mask_within
@@ -31,9 +30,9 @@ from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectRange, OpenObject
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.reader.arriving_chunks import decode_arriving
+from resilient_pq.reader.arriving_chunks import ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
-from resilient_pq.reader.damaged_row_groups import DamagedChunk, DamagedRowGroups, DecodedRowGroup
+from resilient_pq.reader.damaged_row_groups import DamagedChunk, DamagedRowGroups, DecodedRowGroup, RowGroupArrays
 from resilient_pq.reader.decoder import decode, decode_parts
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
@@ -48,21 +47,6 @@ T = TypeVar("T")
 _TOGETHER: Final = 128 * KiB
 #: Gaps of at most so many bytes are read over: another call costs as much.
 _GAP: Final = 4 * KiB
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroupArrays:
-    """Rows of a row group.
-
-    Attributes:
-        arrays: One per top-level column asked for, nanoarrow's.
-        num_rows: How many rows these are; fewer than the row group has where some are left out.
-        lost: What of it is lost, in the order of the bytes.
-    """
-
-    arrays: list[Any]
-    num_rows: int
-    lost: tuple[LostRegion, ...] = ()
 
 
 class RowGroupReader:
@@ -113,19 +97,14 @@ class RowGroupReader:
         return await self.in_thread(work.assembled, left)
 
     async def _heal(self, work: RowGroupWork, i: int) -> None:
-        """Decode the damaged chunks of a row group from what parity makes of them; raise where that is asked for."""
+        """Decode the damaged chunks of a row group from what parity makes of them."""
         if self.healer is None:
             from resilient_pq.reader.healing import Healer  # noqa: PLC0415 (most files are not damaged)
 
-            self.healer = Healer(self._objects.store, self._how.on_healed)
-        for damaged in work.take_damaged(i):
-            rebuilt = await self.healer.rebuilt(self._objects, damaged)
-            if rebuilt is not None and await self.in_thread(work.decode_rebuilt, i, damaged, rebuilt[0]):
-                self.healer.note(rebuilt[1])
-            elif self._how.on_damage is OnDamage.RAISE:
-                raise damaged.error
-            else:
-                work.damaged[i].append(damaged)
+            self.healer = Healer(self._objects, self._how.on_healed)
+        work.damaged[i] = await self.healer.heal(work, i, self.in_thread)
+        if work.damaged[i] and self._how.on_damage is OnDamage.RAISE:
+            raise work.damaged[i][0].error
 
     async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:
         jobs = await off_loop(
@@ -141,16 +120,6 @@ class RowGroupReader:
         finally:
             jobs.drop()  # threads cannot be cancelled: they end after what they are at
             self._objects.count(jobs.counters)
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkTask:
-    """A chunk, and the positions of its row group, its column, and its leaf within the column."""
-
-    chunk: ChunkRead
-    group: int
-    column: int
-    leaf: int
 
 
 class RowGroupWork:
@@ -224,22 +193,6 @@ class RowGroupWork:
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
         self._add(piece, column, None)
-
-    def take_damaged(self, i: int) -> list[DamagedChunk]:
-        """The damaged chunks of a row group, which are not kept any longer."""
-        damaged, self.damaged[i] = self.damaged[i], []
-        return damaged
-
-    def decode_rebuilt(self, i: int, damaged: DamagedChunk, data: memoryview) -> bool:
-        """Decode a chunk from bytes that were rebuilt; False where these are damaged, too."""
-        ordinal = damaged.chunk.leaf.ordinal
-        piece = next(each for each in self.pieces if each.group == i and each.chunk.leaf.ordinal == ordinal)
-        try:
-            column = decode(damaged.chunk, data, verify=self._verify, views=self._views[piece.column])
-        except FormatError:
-            return False
-        self._add(piece, column, None)
-        return True
 
     def _is_filtered(self, chunk: ChunkRead) -> bool:
         """Whether only some pages of a chunk are read, and the filter asks for its values."""

@@ -53,7 +53,7 @@ def protect(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace sidecars that are there.")] = False,
 ) -> int:
-    """Write parity beside files, from which `rpq repair` rebuilds damaged bytes.
+    """Write parity beside files, for `rpq repair`.
 
     The sidecar of NAME.parquet is NAME.parquet.rpqparity. The file itself is only read, whoever wrote it. As many
     damaged or missing bytes in a row as there is parity are rebuilt, and damage in many places as long as little of

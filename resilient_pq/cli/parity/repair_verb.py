@@ -68,8 +68,11 @@ async def _repair(
     except rpq.RepairError as error:
         output.failed(error)
         return ExitCode.DAMAGE
-    damaged = f"{done.num_blocks_damaged:,} of {wording.counted(done.num_blocks, 'block')}"
-    output.line("damaged", f"{damaged}; {done.num_blocks_rebuilt:,} rebuilt from parity")
+    if done.num_blocks:
+        damaged = f"{done.num_blocks_damaged:,} of {wording.counted(done.num_blocks, 'block')}"
+        output.line("damaged", f"{damaged}; {done.num_blocks_rebuilt:,} rebuilt from parity")
+    else:
+        output.line("copied", "all bytes, from the copy in the sidecar")
     output.line("written", f"{done.output}, {wording.in_bytes(done.size)}, as it was when it was protected")
     output.finish("repaired", following=[output.reached.command(command("check", done.output))], **asdict(done))
     return ExitCode.SOUND
