@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError
+from resilient_pq.errors import FormatError, StoreError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.parity.group_repair import GroupRepair
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
+
+log = logging.getLogger("resilient_pq.parity")
 
 
 class HealedStore(SubstituteStore):
@@ -33,13 +37,13 @@ class HealedStore(SubstituteStore):
         """A view of an object through the sidecar beside it; None where there is none that can be used."""
         try:
             sidecar = await Sidecar.beside(store, info.key)
-        except FormatError:
+            if sidecar is None:
+                return None
+            data = await sidecar.members(store, info.key, PinnedObject(store, info.key, info))
+        except (FormatError, StoreError) as error:  # what is damaged is the error then
+            log.info("%s: no parity can be used: %s", store.url_of(info.key), error.message)
             return None
-        if sidecar is None:
-            return None
-        number = sidecar.member_number(info.key)
-        data = await sidecar.members(store, info.key, PinnedObject(store, info.key, info))
-        return cls(store, info, sidecar, data, number)
+        return cls(store, info, sidecar, data, sidecar.member_number(info.key))
 
     @property
     def num_blocks_rebuilt(self) -> int:

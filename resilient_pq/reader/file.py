@@ -43,7 +43,7 @@ from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, che
 from resilient_pq.units import MiB
 
 if TYPE_CHECKING:
-    from resilient_pq.reader.healing import HealedChunk, Healer
+    from resilient_pq.reader.healing import HealedChunk
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
@@ -144,12 +144,8 @@ class File(IndexedFile):
     @property
     def healed(self) -> tuple[HealedChunk, ...]:
         """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
-        healer = self._row_groups.healer
+        healer = self.objects.healer
         return () if healer is None else tuple(healer.healed)
-
-    def heal_with(self, healer: Healer) -> None:
-        """Tell of the chunks that this healer healed, too."""
-        self._row_groups.healer = healer
 
     @property
     def key_value_metadata(self) -> dict[str, str | None]:

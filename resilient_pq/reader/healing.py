@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from resilient_pq.errors import ChecksumError, RangeError
+from resilient_pq.errors import ChecksumError, StoreError
 from resilient_pq.io import ObjectInfo
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -85,7 +85,7 @@ class Healer:
         before = view.num_blocks_rebuilt
         try:
             data = await view.read_range(place.info.key, place.range.start, place.range.end, pin=place.info)
-        except RangeError:  # the sidecar is of a shorter file
+        except StoreError:  # the sidecar is of a shorter file, or it cannot be read: the damage is the error
             return None
         where, url = damaged.chunk.where, self._objects.url_of(damaged.chunk.file)
         return memoryview(data), HealedChunk(url, where.row_group, where.column, view.num_blocks_rebuilt - before)

@@ -123,7 +123,7 @@ async def open_file(
 
         healer = Healer(file.objects, how.on_healed)
         healer.note(HealedChunk(name, None, None, healed.num_blocks_rebuilt))
-        file.heal_with(healer)
+        file.objects.healer = healer
     return file
 
 

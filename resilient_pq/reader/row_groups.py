@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -38,9 +38,6 @@ from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
 from resilient_pq.units import KiB
 
-if TYPE_CHECKING:
-    from resilient_pq.reader.healing import Healer
-
 T = TypeVar("T")
 
 #: Neighbours are read and decoded as one piece of work up to this size: less is done sooner than handed to a thread.
@@ -58,7 +55,6 @@ class RowGroupReader:
         self._how = how
         self._max_threads = limits.max_threads
         self._threads = limits.threads
-        self.healer: Healer | None = None
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """The result of a call, made in one of the threads."""
@@ -98,11 +94,12 @@ class RowGroupReader:
 
     async def _heal(self, work: RowGroupWork, i: int) -> None:
         """Decode the damaged chunks of a row group from what parity makes of them."""
-        if self.healer is None:
+        objects = self._objects
+        if objects.healer is None:
             from resilient_pq.reader.healing import Healer  # noqa: PLC0415 (most files are not damaged)
 
-            self.healer = Healer(self._objects, self._how.on_healed)
-        work.damaged[i] = await self.healer.heal(work, i, self.in_thread)
+            objects.healer = Healer(objects, self._how.on_healed)
+        work.damaged[i] = await objects.healer.heal(work, i, self.in_thread)
         if work.damaged[i] and self._how.on_damage is OnDamage.RAISE:
             raise work.damaged[i][0].error
 
