@@ -61,6 +61,7 @@ from resilient_pq.io import RetryPolicy as RetryPolicy
 from resilient_pq.io import StoredState as StoredState
 from resilient_pq.parity.protect import Protection as Protection
 from resilient_pq.parity.repair import Repair as Repair
+from resilient_pq.parquet_writer import ParquetWriter as ParquetWriter
 from resilient_pq.reader.contents import FileState as FileState
 from resilient_pq.reader.contents import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.reader.file import File as File

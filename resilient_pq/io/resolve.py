@@ -55,6 +55,15 @@ class Opening(Generic[Opened_co]):
         self._opening = opening
         self._opened: Opened_co | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        """Say what is missing where somebody uses this as what it opens."""
+        raise AttributeError(
+            f"{name!r} is there when it is open: use `async with ... as opened`, or `opened = await ...`;"
+            " resilient_pq.sync has the same functions for code without await",
+            name=name,
+            obj=self,
+        )
+
     def __await__(self) -> Generator[Any, None, Opened_co]:
         """Open it; the caller closes it."""
         return (yield from self._opening().__await__())
