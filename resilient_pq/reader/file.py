@@ -53,7 +53,10 @@ class File(IndexedFile):
         info: Size and version of the object; every read is pinned to them.
         counters: Requests made and bytes moved so far, the opening included.
         objects: What the chunks lie in: the file itself, and the data files that a summary names.
+        lost_at_opening: What a file without a footer lost between and behind its row groups; else nothing.
     """
+
+    lost_at_opening: tuple[LostRegion, ...] = ()
 
     def __init__(
         self,

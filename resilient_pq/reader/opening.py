@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
@@ -24,7 +25,32 @@ _PIECE = 4096
 
 
 class IncompleteFileWarning(UserWarning):
-    """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
+    """The file is a checkpoint of a writer that never finished, what a recovery could keep of one, or torn."""
+
+
+class OpenTorn(Protocol):
+    """Opens a file by what is found without a footer."""
+
+    async def __call__(
+        self,
+        store: ReadStore,
+        key: str,
+        how: ReadSettings,
+        *,
+        counters: FetchCounters,
+        owns_store: bool,
+        limits: ReadLimits | None,
+    ) -> File | None:
+        """The file; None where that cannot be."""
+
+
+#: What is asked where the rows around damage are wanted, and the footer is damaged.
+_open_torn: list[OpenTorn] = []
+
+
+def open_torn_with(function: OpenTorn) -> None:
+    """Say what opens torn files: the search for their row groups is part of `recovery`, which imports this package."""
+    _open_torn[:] = [function]
 
 
 async def read_contents(
@@ -102,6 +128,10 @@ async def open_file(
                 store, key, tail_bytes=how.options.tail_bytes, counters=counters, verify=how.verify
             )
     except FormatError as error:
+        if how.on_damage is not OnDamage.RAISE:
+            for open_torn in _open_torn:
+                if file := await open_torn(store, key, how, counters=counters, owns_store=owns_store, limits=limits):
+                    return file
         if not isinstance(error, NotParquetError):
             error.hint = error.hint or remedy(name)
         raise
@@ -118,10 +148,14 @@ async def open_file(
 
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
     """Warn where a file may not have all rows that its writer was given."""
-    if file.state in (None, FileState.COMPLETE):
+    if file.lost_at_opening:
+        message = f"{file.url} has no footer that can be used; its whole row groups have {file.num_rows:,} rows"
+    elif file.state in (None, FileState.COMPLETE):
         return
-    of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"
-    warnings.warn(f"{file.url} is {file.state}: {of_whom}", IncompleteFileWarning, stacklevel=stacklevel + 1)
+    else:
+        of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"
+        message = f"{file.url} is {file.state}: {of_whom}"
+    warnings.warn(message, IncompleteFileWarning, stacklevel=stacklevel + 1)
 
 
 def open(
@@ -149,10 +183,13 @@ def open(
             its bytes. "raise" raises the error. "drop" leaves them out, in all columns that are read: other
             `columns=` may give other rows. "null" gives null, so that the columns that may be null keep one row for
             each row of the file; rows are left out where a required column, or one that is a list by repetition
-            alone, has lost its value. What is whole costs nothing more than with "raise".
+            alone, has lost its value. What is whole costs nothing more than with "raise". With "drop" and "null" a
+            file whose footer is missing or damaged is searched for its row groups, and those that are whole are read;
+            an IncompleteFileWarning says how many rows these have.
         on_lost: Called with each `LostRegion` when rows are left out or become null, before these rows are given: by
             `File.batches` before the first batch of their row group, by `File.read` when all is read; row group by
-            row group, in the order of the bytes. What is read twice is told twice. It is called in the event loop
+            row group, in the order of the bytes. What is read twice is told twice. What a torn file lost between and
+            behind its row groups is told once, when it is opened. It is called in the event loop
             (in `resilient_pq.sync` in a thread of ours), so it must not block, and what it raises ends the reading.
         options: How to read.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
@@ -167,7 +204,8 @@ def open(
         SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
         NotFoundError: On entering: no such object.
         NotParquetError: On entering: the object is no Parquet file.
-        TornFileError: On entering: its footer is missing or cut short; `recover` may help.
+        TornFileError: On entering: its footer is missing or cut short, and `on_damage` is "raise", or the file does not
+            name its columns elsewhere; `recover` may help.
         UnsupportedError: On entering: `follow`, and the store shows no object before it is complete.
         FormatError: On entering: its footer is damaged; `recover` may help.
     """
