@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import duckdb
 import nanoarrow
 import pyarrow
 import pyarrow.dataset
@@ -26,14 +27,20 @@ _COMPARISONS: Final = {
 ReadStream = Callable[[list[str] | None, Alternatives | None], Any]
 
 
+def relation(connection: duckdb.DuckDBPyConnection | None, schema: Any, read: ReadStream) -> duckdb.DuckDBPyRelation:
+    """A relation whose rows are read when a query asks for them; DuckDB's default connection is None."""
+    dataset = ScannedDataset(schema, read)
+    return duckdb.from_arrow(dataset) if connection is None else connection.from_arrow(dataset)
+
+
 class ScannedDataset(pyarrow.dataset.FileSystemDataset):  # type: ignore[misc]
     """A pyarrow data set whose scanners read through us, and which fails where pyarrow reads it without one."""
 
-    def __init__(self, schema: pyarrow.Schema, read: ReadStream) -> None:
+    def __init__(self, schema: Any, read: ReadStream) -> None:
         """Read nothing yet."""
         # Its one file is empty, which is an error for Parquet.
         form = pyarrow.dataset.ParquetFileFormat()
-        super().__init__([form.make_fragment(pyarrow.py_buffer(b""))], schema, form)
+        super().__init__([form.make_fragment(pyarrow.py_buffer(b""))], pyarrow.schema(schema), form)
         self._columns = {child.name: child for child in Field.of(schema).children}
         self._read = read
 

@@ -52,16 +52,6 @@ class Scan:
         return self._dataset.arrow_schema
 
     @property
-    def column_names(self) -> list[str]:
-        """Names of the columns, in order."""
-        return [child.name for child in Field.of(self.arrow_schema).children]
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all files, as their footers have them."""
-        return self._dataset.num_rows
-
-    @property
     def counters(self) -> FetchCounters:
         """Requests made and bytes moved so far, the opening included."""
         return self._dataset.counters
@@ -77,14 +67,15 @@ class Scan:
             UnsupportedError: Polars is not installed, or has no IO sources.
             ResilientPQError: As of `open_many`: the files are opened now.
         """
-        source = _engine("polars_source", "Polars takes a scan", ["polars"])
+        source = _engine("polars_source", "polars")
         frame: polars.LazyFrame = source.lazy_frame(Field.of(self.arrow_schema), self._tables)
         return frame
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation; a query on it reads the columns, row groups and pages that it needs.
 
-        SQL finds the relation by the name of its variable: ``duckdb.sql("select sum(qty) from orders")``.
+        SQL finds the relation by the name of its variable: ``duckdb.sql("select sum(qty) from orders")``. With
+        ``scan.to_duckdb(connection).create_view("orders")`` it has that name in the connection.
 
         Args:
             connection: Where the relation is to be known; None is DuckDB's default connection.
@@ -93,21 +84,9 @@ class Scan:
             UnsupportedError: DuckDB, or pyarrow, through which it asks for columns and rows, is not installed.
             ResilientPQError: As of `open_many`: the files are opened now.
         """
-        relation: duckdb.DuckDBPyRelation = (connection or _duckdb()).from_arrow(self._pyarrow_dataset())
+        source = _engine("duckdb_source", "duckdb and pyarrow")
+        relation: duckdb.DuckDBPyRelation = source.relation(connection, self.arrow_schema, self._stream)
         return relation
-
-    def register(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
-        """Make a view of a DuckDB connection, so that its SQL finds the files by a name.
-
-        Args:
-            connection: Where the view is to be known.
-            name: The name of the view.
-
-        Raises:
-            UnsupportedError: As of `to_duckdb`.
-            ResilientPQError: As of `open_many`: the files are opened now.
-        """
-        connection.register(name, self._pyarrow_dataset())
 
     def close(self) -> None:
         """Let go of the files; LazyFrames and relations of the scan cannot be read any more."""
@@ -129,12 +108,6 @@ class Scan:
                 self._opened = portal.run(_open(self._opening))
                 weakref.finalize(self, _close, self._opened).atexit = False
             return self._opened
-
-    def _pyarrow_dataset(self) -> Any:
-        _duckdb()
-        source = _engine("duckdb_source", "DuckDB asks for columns and rows through pyarrow", ["pyarrow"])
-        pyarrow = import_module("pyarrow")
-        return source.ScannedDataset(pyarrow.schema(self.arrow_schema), self._stream)
 
     def _tables(
         self, columns: list[str] | None, filters: Alternatives | None, limit: int | None, batch_rows: int | None
@@ -163,18 +136,12 @@ def _close(dataset: Dataset) -> None:
     portal.end(dataset.close())
 
 
-def _engine(module: str, purpose: str, libraries: Sequence[str]) -> Any:
+def _engine(module: str, needs: str) -> Any:
     try:
         return import_module(f"resilient_pq.engines.{module}")
     except ImportError as error:
-        raise UnsupportedError(f"{purpose}: {error}", hint=f"pip install --upgrade {' '.join(libraries)}") from error
-
-
-def _duckdb() -> Any:
-    try:
-        return import_module("duckdb")
-    except ImportError as error:
-        raise UnsupportedError("this needs duckdb", hint="pip install duckdb pyarrow") from error
+        hint = f"pip install --upgrade {needs.replace(' and', '')}"
+        raise UnsupportedError(f"this needs {needs}: {error}", hint=hint) from error
 
 
 def scan(

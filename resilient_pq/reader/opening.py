@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
@@ -28,27 +28,11 @@ class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, what a recovery could keep of one, or torn."""
 
 
-class OpenTorn(Protocol):
-    """Opens a file by what is found without a footer."""
-
-    async def __call__(
-        self,
-        store: ReadStore,
-        key: str,
-        how: ReadSettings,
-        *,
-        counters: FetchCounters,
-        owns_store: bool,
-        limits: ReadLimits | None,
-    ) -> File | None:
-        """The file; None where that cannot be."""
+#: What opens a file without its footer, with the arguments of `open_file`; it gives None where that cannot be.
+_open_torn: list[Callable[..., Awaitable[File | None]]] = []
 
 
-#: What is asked where the rows around damage are wanted, and the footer is damaged.
-_open_torn: list[OpenTorn] = []
-
-
-def open_torn_with(function: OpenTorn) -> None:
+def open_torn_with(function: Callable[..., Awaitable[File | None]]) -> None:
     """Say what opens torn files: the search for their row groups is part of `recovery`, which imports this package."""
     _open_torn[:] = [function]
 

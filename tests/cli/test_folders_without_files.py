@@ -33,7 +33,7 @@ def test_local_folders(folder: Path, rpq_run: Callable[..., Any], name: str) -> 
     url = f"{folder}/{name}"
     for call in (
         rpq.open_many,
-        lambda url: rpq.scan(url).num_rows,
+        lambda url: rpq.scan(url).counters,
         lambda url: rpq.check_many(url).finish(),
         lambda url: rpq.recover_many(url, f"{folder}/out/").finish(),
     ):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resilient_pq.bulk.run_summary import RunSummary
-from resilient_pq.cli.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
-from resilient_pq.cli.ledger.grid import UNHARMED
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.output.wording import counted, in_bytes
 from resilient_pq.errors import Where
+from resilient_pq.recovery.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
+from resilient_pq.recovery.ledger.grid import UNHARMED
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState
 from resilient_pq.recovery.report import Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.shell_commands import in_shell

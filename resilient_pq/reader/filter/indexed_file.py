@@ -12,6 +12,7 @@ from resilient_pq.format.footer import key_values
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import ObjectTail
+from resilient_pq.notebook_html import preformatted
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.filter import index_ranges
@@ -19,6 +20,7 @@ from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.filter.index_reader import IndexReader
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.row_groups import RowGroupReader
+from resilient_pq.units import counted
 
 T = TypeVar("T")
 
@@ -32,6 +34,16 @@ class IndexedFile:
     _tail: ObjectTail
     _how: ReadSettings
     _row_groups: RowGroupReader
+
+    def __repr__(self) -> str:
+        """Its name and size."""
+        rows, groups = self.contents.num_rows, len(self.contents.metadata.row_groups)
+        columns = counted(len(self.contents.schema.columns), "column")
+        return f"<resilient_pq.File: {self.url}, {counted(rows, 'row')} in {counted(groups, 'row group')}, {columns}>"
+
+    def _repr_html_(self) -> str:
+        """Its name, size and schema, for notebooks."""
+        return preformatted(f"{self!r}\n{self.contents.schema}")
 
     @property
     def sorting_columns(self) -> tuple[SortingColumn, ...]:
