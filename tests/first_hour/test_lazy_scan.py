@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,70 @@ def test_duckdb_gets_the_rows_of_its_query(orders: Path, sql: str) -> None:
     with rpq.scan(orders) as scan:
         scan.to_duckdb(connection).create_view("orders")
         assert repr(connection.sql(sql).fetchall()) == repr(expected)
+
+
+@pytest.mark.parametrize("int96", [False, True])
+def test_conditions_of_every_type(tmp_path: Path, int96: bool) -> None:
+    """Whatever is not compared as the engine does it is left to the engine."""
+    count = 60
+    table = pa.table(
+        {
+            "ts": pa.array([START + dt.timedelta(seconds=i) for i in range(count)], pa.timestamp("ns")),
+            "u8": pa.array(range(count), pa.uint64()),
+            "i8": pa.array(range(count), pa.int8()),
+            "a.b": range(count),
+            "a": [{"b": -i} for i in range(count)],
+            "f4": pa.array([i / 10 for i in range(count)], pa.float32()),
+            "dec": [Decimal(i) for i in range(count)],
+            "cat": pa.array([str(i % 3) for i in range(count)]).dictionary_encode(),
+            "bin": [str(i).encode() for i in range(count)],
+            "time": pa.array(range(count), pa.time64("us")),
+            "list": [[i] for i in range(count)],
+            "d64": pa.array([i * 86_400_000 for i in range(count)], pa.date64()),
+        }
+    )
+    path = tmp_path / "types.parquet"
+    pq.write_table(table, path, row_group_size=10, use_deprecated_int96_timestamps=int96)
+    frame, scanned = pl.read_parquet(path), rpq.scan(path).to_polars()
+    for condition in (
+        c("ts") < START + dt.timedelta(seconds=5),
+        c("ts").dt.date() == START.date(),
+        c("u8") > 2**63,
+        c("u8") > -1,
+        c("i8").is_in([3, 300]),
+        c("i8") < 1000,
+        ~c("i8").is_in([1]),
+        c("a.b") == 3,
+        c("f4") < 0.3,
+        c("f4") == 0.3,
+        c("dec") > Decimal("57.5"),
+        c("cat") == "1",
+        c("bin") == b"7",
+        c("time") < dt.time(0, 0, 0, 5),
+        c("list").is_null(),
+    ):
+        assert scanned.filter(condition).collect().equals(frame.filter(condition)), condition
+    connection = duckdb.connect()
+    connection.register("truth", table)
+    rpq.scan(path).to_duckdb(connection).create_view("scanned")
+    for condition_sql in (
+        "ts < timestamp '2026-01-01 00:00:05'",
+        "ts is distinct from timestamp '2026-01-01 00:00:05'",
+        "u8 > 9223372036854775808",
+        "i8 in (3, 30) or i8 is null",
+        '"a.b" = 3',
+        "a.b = -3",
+        "f4 = 0.3::float",
+        "dec > 57.5",
+        "cat = '1'",
+        "bin = '7'::blob",
+        "time < time '00:00:00.000005'",
+        "d64 = date '1970-01-03'",
+        "i8 is not distinct from 4",
+    ):
+        query = f"select count(*), sum(i8) from truth where {condition_sql}"
+        found = connection.sql(query.replace("truth", "scanned")).fetchall()
+        assert found == connection.sql(query).fetchall(), condition_sql
 
 
 def fetched(url: Path, query: Callable[[rpq.Scan], object]) -> int:
