@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import subprocess
 import sys
 from collections.abc import Callable
 from decimal import Decimal
@@ -275,25 +274,15 @@ def test_damage_is_an_error_or_left_out(orders: Path, tmp_path: Path) -> None:
     assert 0 < ROWS // 2 - kept.height == sum(region.num_rows or 0 for region in lost)
 
 
-def test_what_is_missing_is_said(orders: Path) -> None:
-    """In a process whose pyarrow cannot be imported: Polars does without."""
-    program = f"""
-import sys
-sys.modules["pyarrow"] = None
-import polars as pl
-import resilient_pq as rpq
-scan = rpq.scan({str(orders)!r})
-print(scan.to_polars().filter(pl.col("id") == 7).select("id", "qty").collect().rows())
-try:
-    scan.to_duckdb()
-except rpq.UnsupportedError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    first, second, *hint = done.stdout.splitlines()
-    assert first.startswith("[(7, ")
-    assert second.startswith("this needs duckdb and pyarrow: import of pyarrow")
-    assert hint == ["hint: pip install --upgrade duckdb pyarrow"]
+def test_duckdb_without_pyarrow(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polars does without."""
+    monkeypatch.delitem(sys.modules, "resilient_pq.engines.duckdb_source", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    scan = rpq.scan(orders)
+    assert scan.to_polars().filter(c("id") == 7).select("id").collect().item() == 7
+    with pytest.raises(rpq.UnsupportedError, match="this needs duckdb and pyarrow: import of pyarrow") as caught:
+        scan.to_duckdb()
+    assert caught.value.hint == "pip install --upgrade duckdb pyarrow"
 
 
 async def test_in_a_running_loop(orders: Path) -> None:

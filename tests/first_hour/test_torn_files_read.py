@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,12 +111,3 @@ def test_where_nothing_can_be_read_the_error_is_as_ever(folder: Path) -> None:
         pass
     with pytest.raises(rpq.TornFileError, match="rpq recover"), rpq.open(folder / "a.parquet", on_damage="drop"):
         pass
-
-
-def test_cat_prints_the_rows_of_a_torn_file(folder: Path) -> None:
-    torn = cut(folder / "b.parquet", 0.6)
-    command = [sys.executable, "-m", "resilient_pq", "cat", str(torn), "--on-damage", "drop"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert len(done.stdout.splitlines()) == rpq.check(torn).num_rows
-    assert done.returncode == 1
-    assert "lost        an unknown number of rows: the end of the file is missing" in done.stderr
