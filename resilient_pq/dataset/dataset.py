@@ -32,6 +32,7 @@ from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Stri
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
+from resilient_pq.units import counted
 
 
 class Dataset:
@@ -71,7 +72,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         """How many files and rows."""
-        return f"<resilient_pq.Dataset: {len(self.files):,} files, {self.num_rows:,} rows>"
+        return f"<resilient_pq.Dataset: {counted(len(self.files), 'file')}, {counted(self.num_rows, 'row')}>"
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ async def open_torn(
 ) -> File | None:
     """The file with its whole row groups, what is lost besides told; None where the file does not name its columns."""
     url, info = store.url_of(key), await store.head(key)
-    known = await reconstruct(DamagedObject(store, key, url, info, counters, False))
+    source = DamagedObject(store, key, url, info, counters, False)
+    known = await reconstruct(source, invent_columns=False)
     if known.contents is None or known.candidates is None or known.moved:
         return None  # a recovery can do more, but it makes up names of columns, or puts parts back
     kept = [found for found in known.row_groups if _is_whole(found, info.size)]

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq import sync as rpq
+from resilient_pq.recovery import carve
 
 ROWS = {"n": list(range(5000)), "s": [f"text {i}" for i in range(5000)]}
 
@@ -110,4 +111,24 @@ def test_where_nothing_can_be_read_the_error_is_as_ever(folder: Path) -> None:
     with pytest.raises(rpq.TornFileError, match=r"a\.parquet"), rpq.open_many(folder, on_damage="drop"):
         pass
     with pytest.raises(rpq.TornFileError, match="rpq recover"), rpq.open(folder / "a.parquet", on_damage="drop"):
+        pass
+
+
+def test_a_file_of_others_that_lacks_its_last_byte_is_read_whole(folder: Path) -> None:
+    theirs = folder / "theirs.parquet"
+    pq.write_table(pa.table(ROWS), theirs, row_group_size=500)
+    theirs.write_bytes(theirs.read_bytes()[:-1])
+    with rpq.open(theirs, on_damage="drop", on_lost=pytest.fail) as file:
+        assert file.read().to_pydict() == ROWS
+
+
+def test_pages_of_a_file_that_names_no_columns_are_not_searched_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes long, and gives columns with made-up names, which no caller of `open` asks for."""
+    theirs = folder / "theirs.parquet"
+    pq.write_table(pa.table(ROWS), theirs, row_group_size=500)
+    cut(theirs, 0.8)
+    monkeypatch.setattr(carve, "find_files", pytest.fail)
+    with pytest.raises(rpq.TornFileError), rpq.open(theirs, on_damage="drop"):
         pass
