@@ -133,7 +133,7 @@ async def open_file(
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
     """Warn where a file may not have all rows that its writer was given."""
     if file.lost_at_opening:
-        message = f"{file.url} has no footer that can be used; its whole row groups have {file.num_rows:,} rows"
+        message = f"{file.url} has no footer that can be used; what was found of it has {file.num_rows:,} rows"
     elif file.state in (None, FileState.COMPLETE):
         return
     else:
@@ -168,8 +168,8 @@ def open(
             `columns=` may give other rows. "null" gives null, so that the columns that may be null keep one row for
             each row of the file; rows are left out where a required column, or one that is a list by repetition
             alone, has lost its value. What is whole costs nothing more than with "raise". With "drop" and "null" a
-            file whose footer is missing or damaged is searched for its row groups, and those that are whole are read;
-            an IncompleteFileWarning says how many rows these have.
+            file whose footer is missing or damaged is searched for its row groups, and those of which all columns are
+            there are read; an IncompleteFileWarning says how many rows these have.
         on_lost: Called with each `LostRegion` when rows are left out or become null, before these rows are given: by
             `File.batches` before the first batch of their row group, by `File.read` when all is read; row group by
             row group, in the order of the bytes. What is read twice is told twice. What a torn file lost between and

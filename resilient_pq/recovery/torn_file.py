@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from resilient_pq.damage.lost_region import LostRegion
@@ -28,13 +28,13 @@ async def open_torn(
     owns_store: bool,
     limits: ReadLimits | None,
 ) -> File | None:
-    """The file with its whole row groups, what is lost besides told; None where the file does not name its columns."""
+    """The file with all row groups of which every column was found; None where it does not name its columns."""
     url, info = store.url_of(key), await store.head(key)
     source = DamagedObject(store, key, url, info, counters, False)
     known = await reconstruct(source, invent_columns=False)
     if known.contents is None or known.candidates is None or known.moved:
         return None  # a recovery can do more, but it makes up names of columns, or puts parts back
-    kept = [found for found in known.row_groups if _is_whole(found, info.size)]
+    kept = [found for found in known.row_groups if _is_there(found, info.size)]
     contents = await off_loop(known.num_chunks, _contents_of, known, kept)
     tail = ObjectTail(info, info.size, b"")
     file = File(store, tail, contents, how, counters=counters, owns_store=owns_store, limits=limits)
@@ -45,12 +45,12 @@ async def open_torn(
     return file
 
 
-def _is_whole(found: LocatedRowGroup, size: int) -> bool:
+def _is_there(found: LocatedRowGroup, size: int) -> bool:
     chunks = [chunk for chunk in found.chunks if chunk is not None and chunk.read.range.end <= size]
     return found.num_rows is not None and len(chunks) == len(found.chunks)
 
 
-def _contents_of(known: Reconstruction, kept: Iterable[LocatedRowGroup]) -> Contents:
+def _contents_of(known: Reconstruction, kept: Sequence[LocatedRowGroup]) -> Contents:
     """What a footer would say that names these row groups alone."""
     assert known.contents is not None
     footer, positions = known.contents.footer, known.positions
@@ -59,7 +59,14 @@ def _contents_of(known: Reconstruction, kept: Iterable[LocatedRowGroup]) -> Cont
         stated[positions[found.ordinal]] if found.ordinal in positions else _described(found) for found in kept
     ]
     num_rows = sum(row_group.num_rows for row_group in row_groups)
-    return Contents.of(replace(footer, metadata=replace(footer.metadata, row_groups=row_groups, num_rows=num_rows)))
+    metadata = replace(footer.metadata, row_groups=row_groups, num_rows=num_rows)
+    pages = {
+        (position, leaf): chunk.pages
+        for position, found in enumerate(kept)
+        for leaf, chunk in enumerate(found.chunks)
+        if chunk is not None and chunk.pages is not None
+    }
+    return replace(Contents.of(replace(footer, metadata=metadata)), pages=pages)
 
 
 def _described(found: LocatedRowGroup) -> RowGroup:
