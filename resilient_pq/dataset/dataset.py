@@ -24,13 +24,13 @@ from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError,
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.contents import FileState
+from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.file import File
 from resilient_pq.reader.opening import warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
 from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
-from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 from resilient_pq.units import counted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import nanoarrow
 
@@ -23,6 +23,7 @@ from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.filter.indexed_file import IndexedFile
 from resilient_pq.reader.plan_display import PlannedRead
 from resilient_pq.reader.read_batches import cut_into_batches
@@ -39,9 +40,12 @@ from resilient_pq.reader.read_plan import (
     row_groups_wanted,
 )
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
-from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
+from resilient_pq.reader.row_groups import RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
+
+if TYPE_CHECKING:
+    from resilient_pq.reader.healing import HealedChunk
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
@@ -55,10 +59,7 @@ class File(IndexedFile):
         info: Size and version of the object; every read is pinned to them.
         counters: Requests made and bytes moved so far, the opening included.
         objects: What the chunks lie in: the file itself, and the data files that a summary names.
-        lost_at_opening: What a file without a footer lost between and behind its row groups; else nothing.
     """
-
-    lost_at_opening: tuple[LostRegion, ...] = ()
 
     def __init__(
         self,
@@ -141,6 +142,12 @@ class File(IndexedFile):
     def checkpoints(self) -> tuple[KnownCheckpoint, ...]:
         """The checkpoints of a resilient file, oldest first."""
         return self.contents.checkpoints
+
+    @property
+    def healed(self) -> tuple[HealedChunk, ...]:
+        """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
+        healer = self.objects.healer
+        return () if healer is None else tuple(healer.healed)
 
     @property
     def key_value_metadata(self) -> dict[str, str | None]:

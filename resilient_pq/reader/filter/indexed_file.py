@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TypeVar
 
+from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.errors import Where, located
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import key_values
@@ -26,8 +27,13 @@ T = TypeVar("T")
 
 
 class IndexedFile:
-    """The statistics, indexes and bloom filters of a `File`."""
+    """The statistics, indexes and bloom filters of a `File`, and its name for people.
 
+    Attributes:
+        lost_at_opening: What a file without a footer lost between and behind its row groups; else nothing.
+    """
+
+    lost_at_opening: tuple[LostRegion, ...] = ()
     url: str
     contents: Contents
     objects: ChunkObjects
