@@ -56,18 +56,19 @@ def test_a_torn_file_of_ours_has_the_rows_that_check_counts(folder: Path, share:
 def test_what_is_read_of_a_torn_and_damaged_file_is_what_check_counts(tmp_path: Path) -> None:
     path = tmp_path / "paged.parquet"
     with rpq.create(path, row_group_rows=700, page_bytes=1024) as writer:
-        writer.write(ROWS)
+        writer.write(ROWS | {"list": [[n, n] for n in ROWS["n"]]})
     whole, rng = path.read_bytes(), random.Random(9)
-    for _ in range(12):
+    for damaged in (False, True) * 10:
         # Nothing but the head of the file, which is not touched, names its columns.
-        data = bytearray(whole[: rng.randrange(len(whole) // 4, len(whole) - 2000)])
-        data[rng.randrange(len(data) // 8, len(data))] ^= 1 << rng.randrange(8)
+        data = bytearray(whole[: rng.randrange(len(whole) // 4, len(whole) - 4000)])
+        if damaged:
+            data[rng.randrange(len(data) // 8, len(data))] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
         lost: list[rpq.LostRegion] = []
         with pytest.warns(rpq.IncompleteFileWarning), rpq.open(path, on_damage="drop", on_lost=lost.append) as file:
             found = file.read().to_pydict()
         assert len(found["n"]) == rpq.check(path).num_rows
-        assert [f"text {n}" for n in found["n"]] == found["s"]
+        assert [(f"text {n}", [n, n]) for n in found["n"]] == list(zip(found["s"], found["list"], strict=True))
         assert any(region.num_rows is None for region in lost)
 
 
