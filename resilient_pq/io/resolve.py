@@ -156,7 +156,8 @@ def _check_s3_url(text: str, rest: str, *, bucket_alone: bool) -> None:
             hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
         )
     if not bucket or not (name or bucket_alone):
-        raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+        only = ", only a bucket" if bucket else ""
+        raise _misnamed(f"the URL names no object{only}", where=Where(key=text), hint="write s3://bucket/name")
 
 
 class Stores:
