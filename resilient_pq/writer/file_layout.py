@@ -75,6 +75,8 @@ class FileLayout:
         checkpoint_bytes: Bytes of all checkpoints.
         checkpoint_end: Offset just after the newest checkpoint; 0 where there is none.
         serialized_bytes: Bytes that the row groups take in a footer.
+        stored_dictionaries: Whether row groups that were in place already have dictionaries, for each leaf; None where
+            they have no values.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class FileLayout:
         self.checkpoint_bytes = 0
         self.checkpoint_end = 0
         self.serialized_bytes = 0
+        self.stored_dictionaries: list[bool | None] = [None] * len(schema.leaves)
         self._chain = chain
         self._elements = schema.to_elements()
         self._created_by: str | None = CREATED_BY
@@ -124,6 +127,10 @@ class FileLayout:
         for placed in row_groups:
             none = [None] * len(placed.row_group.columns)
             self._append(placed.row_group, placed.end, none, placed.offset_indexes)
+            for leaf, column in enumerate(placed.row_group.columns):
+                has_dictionary = None if column.meta_data is None else column.meta_data.has_dictionary
+                if has_dictionary is not None:
+                    self.stored_dictionaries[leaf] = has_dictionary or self.stored_dictionaries[leaf] or False
         self.num_checkpoints = len(checkpoints)
         self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
         # Anchor and checkpoints reach to what follows them, padding before that included.
