@@ -87,14 +87,11 @@ def _check_places(
         reason = _FOLLOWED
     elif sums is None or sums.chunk is None or _headers_hold(chunk, fates, sums.chunk):
         return list(fates)
-    return [
-        fate
-        if fate.page is None or fate.placed
-        else _judge_unplaced(chunk, fate, fate.page)
-        if keep_unplaced
-        else fate.lost(reason)
-        for fate in fates
-    ]
+    judged = list(fates)
+    for i, fate in enumerate(fates):
+        if fate.page is not None and not fate.placed:
+            judged[i] = _judge_unplaced(chunk, fate, fate.page) if keep_unplaced else fate.lost(reason)
+    return judged
 
 
 def _headers_hold(chunk: ChunkRead, fates: Sequence[PageFate], stored: int) -> bool:
