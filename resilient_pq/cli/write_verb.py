@@ -22,7 +22,7 @@ from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import parse_schema, size_option, split_names
+from resilient_pq.cli.shared_options import parse_delimiter, parse_schema, size_option, split_names
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.shell_commands import command
@@ -79,7 +79,12 @@ SchemaOfText = Annotated[
         help="The types of all columns of CSV or JSON, as `rpq inspect FILE --schema` shows them: a file, or the text.",
     ),
 ]
-Delimiter = Annotated[str | None, typer.Option(metavar="CHARACTER", help="CSV: what separates values, if not a comma.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER", parser=parse_delimiter, help="CSV: what separates values, if not a comma; tab for a tab."
+    ),
+]
 Null = Annotated[
     list[str] | None,
     typer.Option("--null", metavar="TEXT", help="CSV: what stands for null, in text too; may be repeated."),
@@ -152,9 +157,6 @@ def _text_options(
         return None
     if types and schema:
         raise typer.BadParameter("--schema has the types of all columns: --types cannot be beside it")
-    delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
-        raise typer.BadParameter(f"{delimiter!r} is not one ASCII character", param_hint="--delimiter")
     fields = {}
     try:
         fields = parse_types(types or "")

@@ -265,14 +265,6 @@ class ColumnMetaData:
     size_statistics: SizeStatistics | None = field(16, SizeStatistics, default=None)
     geospatial_statistics: GeospatialStatistics | None = field(17, GeospatialStatistics, default=None)
 
-    @property
-    def has_dictionary(self) -> bool | None:
-        """Whether data pages refer to a dictionary; None where the chunk is known to have no values."""
-        if {Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY}.intersection(self.encodings):
-            return True
-        num_nulls = None if self.statistics is None else self.statistics.null_count
-        return None if num_nulls == self.num_values else False
-
 
 @struct
 class EncryptionWithColumnKey:

@@ -94,6 +94,19 @@ def test_stdin(name: str, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None
     assert pyarrow.parquet.read_table(written).cast(table.schema).equals(table)
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
+def test_stdin_of_a_form_that_is_named(form: str, rpq_run: Run, tmp_path: Path) -> None:
+    source, written = tmp_path / "a", tmp_path / "written.parquet"
+    rows = pa.table({"zip": ["03324"], "n": [1]})
+    if form == "parquet":
+        pyarrow.parquet.write_table(rows, source)
+    else:
+        source.write_text("zip,n\n03324,1\n".replace(",", "\t" if form == "tsv" else ","))
+    ended = rpq_run("write", "-", written, "--format", form, stdin=source.read_bytes())
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    assert pyarrow.parquet.read_table(written).equals(rows)
+
+
 def test_settings_reach_the_file(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
     source, written = tmp_path / "a.csv", tmp_path / "written.parquet"
     pyarrow.csv.write_csv(table, source)

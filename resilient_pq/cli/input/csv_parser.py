@@ -160,21 +160,21 @@ class CsvParser(TextParser):
 def _is_large(column: Any) -> bool:
     """Whether a column of floats may have had integers that they are too coarse for."""
     bounds = import_module("pyarrow.compute").min_max(column).as_py()
-    return max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) > _EXACT
+    return bool(max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) > _EXACT)
 
 
 def _may_change(body: bytes, delimiter: str) -> bool:
     """Whether a value begins with a sign or a zero as only text does: the bytes tell far sooner than values would."""
-    data = np.frombuffer(b"\n" + body + b"\n", np.uint8)
+    data = np.frombuffer(b"\n" + body + b"\n\n", np.uint8)
     begins = np.isin(np.arange(256), np.frombuffer(f'{delimiter}\r\n" \t'.encode(), np.uint8))
-    # A zero or a plus before a digit, and a minus before a zero; -0.5 is looked at closely in vain.
+    # A zero or a plus before a digit, and a minus before a zero that no point follows.
     marks = [(48, 9), *([(43, 9)] if b"+" in body else []), *([(45, 0)] if b"-0" in body else [])]
     for start in range(0, len(data), _IN_CACHE):
-        piece = data[start : start + _IN_CACHE + 2]
-        digits = piece[2:] - np.uint8(48)
+        piece = data[start : start + _IN_CACHE + 3]
+        digits = piece[2:-1] - np.uint8(48)
         for mark, most in marks:
-            found = np.flatnonzero((piece[1:-1] == mark) & (digits <= most))
-            if begins[piece[found]].any():
+            found = np.flatnonzero((piece[1:-2] == mark) & (digits <= most))
+            if np.any(begins[piece[found]] & ((mark != 45) | (piece[found + 3] != 46))):
                 return True
     return False
 

@@ -92,25 +92,17 @@ async def open_rows(
     text_options: TextOptions | None = None,
 ) -> AsyncIterator[InputRows]:
     """Open a file by its `form` or its ending, the URL of a Parquet file, or ``-`` for stdin."""
-    name, packed = os.path.splitext(src.lower())
-    name, packed = (name, packed) if packed in _COMPRESSED else (src.lower(), "")
-    ending, is_url = f".{form}" if form else os.path.splitext(name)[1], _URL.match(src) is not None
-    is_text = ending in _TEXT or src == STDIN
-    if text_options is not None and not is_text:
-        raise UnsupportedError(
-            "options for text are given, and this has types of its own",
-            where=Where(key=shown(src)),
-            hint="they are for CSV, TSV and JSON lines",
-        )
-    if (src == STDIN and ending not in _PARQUET) or (ending in _READERS and not is_url):
-        given = text_options or TextOptions(block_bytes)
-        waiting = block_seconds or math.inf
-        text_options = replace(given, block_bytes=block_bytes, as_written=as_written, block_seconds=waiting)
-        opened = _open_local(src, ending, packed, text_options)
-    elif src == STDIN:
-        opened = _open_copy_of_stdin()
-    elif ending in _PARQUET or (is_url and not packed and ending not in _READERS):
-        opened = _open_parquet(src, storage_options)
+    ending, packed = _form_of(src, form)
+    is_url = _URL.match(src) is not None
+    if text_options is not None and ending not in _TEXT and (src != STDIN or form):
+        what, where = "it has types of its own, and options for text are given", Where(key=shown(src))
+        raise UnsupportedError(what, where=where, hint="they are for CSV, TSV and JSON lines")
+    if ending in _PARQUET or (is_url and ending not in _READERS):
+        opened = _open_copy_of_stdin() if src == STDIN else _open_parquet(src, storage_options)
+    elif src == STDIN or (ending in _READERS and not is_url):
+        given, waiting = text_options or TextOptions(block_bytes), block_seconds or math.inf
+        given = replace(given, block_bytes=block_bytes, as_written=as_written, block_seconds=waiting)
+        opened = _open_local(src, ending, packed, given)
     else:
         known = ", ".join([*_READERS, ".parquet"])
         what = "only Parquet is read from URLs" if is_url else "its ending does not say its form"
@@ -121,6 +113,13 @@ async def open_rows(
         )
     async with opened as rows:
         yield rows
+
+
+def _form_of(src: str, form: str | None) -> tuple[str, str]:
+    """The ending that says what is in a file, and that of its compression."""
+    name, ending = os.path.splitext(src.lower())
+    packed = ending if ending in _COMPRESSED else ""
+    return f".{form}" if form else os.path.splitext(name)[1] if packed else ending, packed
 
 
 @asynccontextmanager

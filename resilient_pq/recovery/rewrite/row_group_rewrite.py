@@ -28,6 +28,7 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
 from resilient_pq.recovery.verification.page_scan import PageScanner
+from resilient_pq.writer.file_layout import has_dictionary
 
 
 class RowGroupRewriter:
@@ -144,7 +145,7 @@ def _options_like(leaf: Leaf, salvaged: SalvagedChunk | None) -> ChunkOptions:
     return ChunkOptions(
         codec=codec,
         # Other row groups of the column are copied as they are.
-        dictionary=metadata.has_dictionary if leaf.is_flat_text else None,
+        dictionary=has_dictionary(metadata) if leaf.is_flat_text else None,
         level=codecs.check_level(codec, None),
         version=2 if v2 else 1,
         bloom_filter=None if metadata.bloom_filter_offset is None else FilterOptions(),
