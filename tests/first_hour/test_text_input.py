@@ -138,6 +138,12 @@ def test_options_for_csv(tmp_path: Path) -> None:
     assert read(path, delimiter=";", header=False, nulls=("-", "?", ""))["f2"].to_pylist() == ["x y", None, None]
     path.write_text('a,a,c\n1,"x\ny",3\n\n2,z,4\n')
     assert [column.to_pylist() for column in read(path).columns] == [[1, 2], ["x\ny", "z"], [3, 4]]
+    assert read(path, block_bytes=12).num_rows == 2
+    path.write_text('a,b\n1,5" pipe\n2,x\n')
+    assert read(path, block_bytes=8)["b"].to_pylist() == ['5" pipe', "x"]
+    path.write_text('a,b\n1,"x\n')
+    with pytest.raises(Exception, match="row 1: unexpected end of data"):
+        read(path)
     path.write_bytes(b"a,b\r\n1,\xff\r\n2,b\r\n")
     assert read(path).to_pydict() == {"a": [1, 2], "b": [b"\xff", b"b"]}
 

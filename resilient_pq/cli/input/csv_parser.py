@@ -102,7 +102,9 @@ class CsvParser(TextParser):
         return self._arrays(arrays, len(rows))
 
     def _table(self, body: bytes, types: Sequence[Any], only: Sequence[int] | None = None) -> Any:
-        """A block as pyarrow reads it; None where it finds something wrong."""
+        """A block as pyarrow reads it; None where it finds something wrong, or a quote is open."""
+        if body.count(b'"') % 2:
+            return None
         pa, pyarrow_csv = import_module("pyarrow"), import_module("pyarrow.csv")
         # Columns may have the same name, so they are named by numbers.
         names = [str(number) for number in range(len(types))]

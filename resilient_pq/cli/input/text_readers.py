@@ -89,7 +89,8 @@ def _whole_lines(stream: InputStream, name: str, text_options: TextOptions, form
     is_first, is_last = True, False
     while not is_last:
         block, is_last = _read_block(stream, text_options)
-        end = 0 if is_last else next((end for mark in form.ends if (end := block.rfind(mark) + 1)), 0)
+        quotes = sum(piece.count(b'"') for piece in pieces) if form.has_header else 0
+        end = 0 if is_last else _last_end(block, form, quotes)
         pieces.append(block[:end] if end else block)
         if end and not (is_first and form.has_header and _is_one_line(b"".join(pieces), form)):
             yield b"".join(pieces)
@@ -103,6 +104,20 @@ def _whole_lines(stream: InputStream, name: str, text_options: TextOptions, form
                 hint=f"is it {form.name}?",
             )
     yield b"".join(pieces)
+
+
+def _last_end(block: bytes, form: _Lines, quotes_before: int) -> int:
+    """Where the last line ends, outside of quotes where that can be; 0 where none does."""
+    mark = next((mark for mark in form.ends if mark in block), None)
+    end = last = 0 if mark is None else block.rfind(mark) + 1
+    if mark is None or not form.has_header:
+        return last
+    quotes = quotes_before + block.count(b'"', 0, end)
+    while end and quotes % 2:
+        before = block.rfind(mark, 0, end - 1) + 1
+        quotes -= block.count(b'"', before, end)
+        end = before
+    return end or last
 
 
 def _is_one_line(text: bytes, form: _Lines) -> bool:
