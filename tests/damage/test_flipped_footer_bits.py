@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.damage.partial_metadata import partial_metadata
@@ -117,7 +118,7 @@ _ELSEWHERE = "it is a summary"
 
 async def test_any_of_some_bits_of_row_groups(data: bytes) -> None:
     bits = bits_of_row_groups(data)
-    await examine_all_but_summaries(data, sorted(random.Random(len(data)).sample(bits, 60)))
+    await examine_all_but_summaries(data, sorted(random.Random(len(data)).sample(bits, 25)))
 
 
 @pytest.mark.thorough
@@ -154,8 +155,9 @@ async def test_an_arrow_schema_that_does_not_decode_is_not_copied() -> None:
     assert pq.read_table(io.BytesIO(output)).num_rows == 337
 
 
+@sampled(20, 200)
 @pytest.mark.parametrize("hit", [False, True], ids=["all pages whole", "a page gone"])
-async def test_whatever_becomes_of_an_arrow_schema_pyarrow_reads_the_output(hit: bool) -> None:
+async def test_whatever_becomes_of_an_arrow_schema_pyarrow_reads_the_output(hit: bool, count: int) -> None:
     """A flipped bit that leaves it base64 may still make a message of it that pyarrow refuses."""
     with tempfile.TemporaryDirectory() as folder:
         by_pyarrow(Path(folder) / "file")
@@ -164,7 +166,7 @@ async def test_whatever_becomes_of_an_arrow_schema_pyarrow_reads_the_output(hit:
     end = next(at for at in range(start, len(data)) if not (chr(data[at]).isalnum() or data[at] in b"+/="))
     assert end - start > 300
     refused = 0
-    for bit in random.Random(1).sample(range(8 * start, 8 * end), 40):
+    for bit in random.Random(1).sample(range(8 * start, 8 * end), count):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         if hit:
@@ -178,7 +180,7 @@ async def test_whatever_becomes_of_an_arrow_schema_pyarrow_reads_the_output(hit:
         report = await rpq.recover((store, "damaged"), (store, "out"))
         output = bytes((await store.read_tail("out", 1 << 30)).data)
         assert pq.read_table(io.BytesIO(output)).num_rows == report.num_rows == (237 if hit else 337)
-    assert refused > 10
+    assert refused > count // 4
 
 
 async def test_a_chunk_whose_path_is_gone_from_the_footer() -> None:

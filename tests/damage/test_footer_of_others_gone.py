@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
@@ -244,10 +245,12 @@ async def examine_others(file: Foreign, start: int, size: int) -> None:
     assert not missed, f"{file.name}: {what}"
 
 
-async def test_a_border_of_chunks_zeroed_and_the_footer_gone(file: Foreign) -> None:
+@sampled(3, 100)
+async def test_a_border_of_chunks_zeroed_and_the_footer_gone(file: Foreign, count: int) -> None:
     """Pages of two columns are gone: what they took tells where the file goes on, though the last row group is smaller."""
     metadata = pq.read_metadata(io.BytesIO(file.data))
-    for i in range(1, metadata.num_columns):
+    columns = range(1, metadata.num_columns)
+    for i in random.Random(file.name).sample(columns, min(count, len(columns))):
         chunk = metadata.row_group(0).column(i)
         start = chunk.dictionary_page_offset or chunk.data_page_offset
         await examine_others(file, start - 30, 60)

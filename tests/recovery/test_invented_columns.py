@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.format.file_metadata import CompressionCodec, Type
@@ -133,14 +134,22 @@ def write(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., tuple
         assert pq.read_metadata(io.BytesIO(data)).num_row_groups == groups
         return data, table
 
+    written.__name__ = request.param
     return written
 
 
+def some(all_of_them: Sequence[Any], count: int, write: Any, make: Callable[[int], pa.Table]) -> list[Any]:
+    """So many of them, others for each writer and table."""
+    rng = random.Random(f"{write.__name__} {make.__name__}")
+    return rng.sample(all_of_them, min(count, len(all_of_them)))
+
+
+@sampled(2, len(SIZES))
 @pytest.mark.parametrize("make", [mixed, pair, alone])
 async def test_each_column_has_the_values_of_one(
-    write: Callable[..., tuple[bytes, pa.Table]], make: Callable[[int], pa.Table], carving: Any
+    write: Callable[..., tuple[bytes, pa.Table]], make: Callable[[int], pa.Table], carving: Any, count: int
 ) -> None:
-    for groups, last in SIZES:
+    for groups, last in some(SIZES, count, write, make):
         data, table = write(make, groups, last)
         _, end = carving.footer_of(data)
         found, _ = await recovered(data[:end])
@@ -149,11 +158,12 @@ async def test_each_column_has_the_values_of_one(
             assert plain(one) == plain(other)
 
 
+@sampled(2, len(SIZES))
 async def test_columns_of_one_type_are_counted_or_left_out(
-    write: Callable[..., tuple[bytes, pa.Table]], carving: Any
+    write: Callable[..., tuple[bytes, pa.Table]], carving: Any, count: int
 ) -> None:
     """A last row group of fewer rows tells; row groups of equally many rows may be columns, and nothing can tell."""
-    for groups, last in SIZES:
+    for groups, last in some(SIZES, count, write, of_one_type):
         data, table = write(of_one_type, groups, last)
         _, end = carving.footer_of(data)
         if last is None:
@@ -243,13 +253,14 @@ async def true_rows(data: bytes, table: pa.Table) -> int:
     return int(found.num_rows)
 
 
+@sampled(3, 8)
 async def test_a_second_row_group_that_is_cut_is_no_further_columns(
-    write: Callable[..., tuple[bytes, pa.Table]],
+    write: Callable[..., tuple[bytes, pa.Table]], count: int
 ) -> None:
     """What stands behind the last whole page may have been the rest of the first columns, in the next row group."""
     data, table = write(mixed, 3, 17)
     first, second, _ = chunks_of(data)
-    for start, end in second:
+    for start, end in some(second, count, write, mixed):
         assert await true_rows(data[: start + (end - start) * 2 // 3], table) >= len(table) // 3
     assert await true_rows(data[: first[-1][1] - 3], table) >= 0
 
