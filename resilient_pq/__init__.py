@@ -29,6 +29,8 @@ from resilient_pq.dataset.dataset import open_many as open_many
 from resilient_pq.dataset.sink_creation import create_dataset as create_dataset
 from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
 from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata
+from resilient_pq.parity.protect import protect as protect
+from resilient_pq.parity.repair import repair as repair
 from resilient_pq.public_names import *
 from resilient_pq.reader.opening import open as open
 from resilient_pq.recovery.check import check as check

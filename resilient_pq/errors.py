@@ -31,6 +31,7 @@ Any package may import this module; `error_chains` pickles errors::
     │  └─ TransientError                  resets, timeouts, 5xx, bodies cut short
     ├─ OutOfMemoryError (MemoryError)     this process cannot have the memory that it needs
     └─ RecoveryError
+       ├─ RepairError                     more of a file is lost than its parity can rebuild
        ├─ RowsLostError                   a recovery would lose rows, and was told not to
        └─ NothingToRecoverError           .report
 """
@@ -320,6 +321,10 @@ class TransientError(StoreError):
 
 class RecoveryError(ResilientPQError):
     """A recovery could not be carried out as asked."""
+
+
+class RepairError(RecoveryError):
+    """A file cannot be rebuilt bit for bit: more of it is lost than its parity covers."""
 
 
 class RowsLostError(RecoveryError):

@@ -34,6 +34,7 @@ from resilient_pq.errors import OutOfMemoryError as OutOfMemoryError
 from resilient_pq.errors import PreconditionError as PreconditionError
 from resilient_pq.errors import RangeError as RangeError
 from resilient_pq.errors import RecoveryError as RecoveryError
+from resilient_pq.errors import RepairError as RepairError
 from resilient_pq.errors import ResilientPQError as ResilientPQError
 from resilient_pq.errors import RowsLostError as RowsLostError
 from resilient_pq.errors import SchemaError as SchemaError
@@ -58,10 +59,14 @@ from resilient_pq.io import FetchCounters as FetchCounters
 from resilient_pq.io import ObjectInfo as ObjectInfo
 from resilient_pq.io import RetryPolicy as RetryPolicy
 from resilient_pq.io import StoredState as StoredState
+from resilient_pq.parity.protect import Protection as Protection
+from resilient_pq.parity.repair import Repair as Repair
 from resilient_pq.reader.contents import FileState as FileState
 from resilient_pq.reader.contents import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.reader.file import File as File
 from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter as ColumnBloomFilter
+from resilient_pq.reader.healing import HealedChunk as HealedChunk
+from resilient_pq.reader.healing import HealedFileWarning as HealedFileWarning
 from resilient_pq.reader.opening import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.reader.plan_display import PlannedChunk as PlannedChunk
 from resilient_pq.reader.plan_display import PlannedRead as PlannedRead

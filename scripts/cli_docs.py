@@ -18,6 +18,8 @@ VERBS = (
     "inspect",
     "check",
     "recover",
+    "protect",
+    "repair",
     "metadata",
     "uploads",
     "uploads list",

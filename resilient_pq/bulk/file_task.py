@@ -16,8 +16,9 @@ from resilient_pq.bulk.scope import Place, shown_place
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores
 from resilient_pq.io.location import shown
+from resilient_pq.io.resolve import Location
 from resilient_pq.recovery.check import check, check_if_sound
-from resilient_pq.recovery.damaged_object import SMALL_BYTES, Location, SmallObject
+from resilient_pq.recovery.damaged_object import SMALL_BYTES, SmallObject
 from resilient_pq.recovery.recover import RecoverOptions, salvage, salvage_if_sound
 from resilient_pq.recovery.report import Report
 

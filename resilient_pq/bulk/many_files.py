@@ -24,7 +24,7 @@ from resilient_pq.bulk.run_tasks import RunTasks
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, RetryPolicy, Stores, with_retry
-from resilient_pq.recovery.damaged_object import Location
+from resilient_pq.io.resolve import Location
 from resilient_pq.recovery.recover import RecoverOptions
 from resilient_pq.units import MiB
 

@@ -10,7 +10,7 @@ from resilient_pq.bulk.scope import Scope
 from resilient_pq.errors import RecoveryError, StoreError, Where
 from resilient_pq.io import LocalStore, Stores
 from resilient_pq.io.location import Address
-from resilient_pq.recovery.damaged_object import Location
+from resilient_pq.io.resolve import Location
 from resilient_pq.recovery.recover import RecoverOptions
 
 

@@ -21,7 +21,7 @@ from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
 from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.location import scrubbed, shown, without_query
-from resilient_pq.recovery.damaged_object import Location
+from resilient_pq.io.resolve import Location
 
 #: Files listed around one that may have its schema, at most.
 _MOST_NEAR = 8

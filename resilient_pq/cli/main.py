@@ -11,7 +11,16 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from resilient_pq.cli import cat_verb, check_verb, convert_verb, metadata_verb, recover_verb, uploads, write_verb
+from resilient_pq.cli import (
+    cat_verb,
+    check_verb,
+    convert_verb,
+    metadata_verb,
+    parity,
+    recover_verb,
+    uploads,
+    write_verb,
+)
 from resilient_pq.cli.demo import demo_verb
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.inspect import inspect_verb
@@ -33,6 +42,7 @@ VERBS = (
     inspect_verb,
     check_verb,
     recover_verb,
+    *parity.VERBS,
     metadata_verb,
     *uploads.VERBS,
     demo_verb,
@@ -84,7 +94,7 @@ def rpq(
     """Parquet files that survive the crash of their writer, the loss of their tail and the rot of their bytes.
 
     Results go to stdout, progress and hints to stderr. No verb ever asks a question, and none changes the file
-    it reads.
+    it reads, but for `rpq repair --in-place`.
     """
 
 

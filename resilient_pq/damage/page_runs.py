@@ -73,7 +73,7 @@ class PageRuns:
                         self.is_misplaced = True
                         self.fates = [fate if fate.page is None else fate.lost(MISPLACED) for fate in self.fates]
                         return []
-                    self.fates = [fate if fate.page is None else replace(fate, unplaced=True) for fate in self.fates]
+                    self.fates = [replace(fate, unplaced=_lacks_proof(fate)) for fate in self.fates]
                 waiting.extendleft(reversed(list(_whole_runs(self.fates, first, end))))
         return runs
 
@@ -149,3 +149,8 @@ def _has_known_encoding(page: Page) -> bool:
 def _is_unproven(fate: PageFate) -> bool:
     """Whether a page is kept though no checksum that was written with it holds."""
     return fate.page is not None and (not fate.checksummed or fate.repair is RepairSource.BIT_REPAIR)
+
+
+def _lacks_proof(fate: PageFate) -> bool:
+    """Whether a page is kept though nothing proves its place."""
+    return fate.unplaced or (fate.page is not None and not fate.placed)

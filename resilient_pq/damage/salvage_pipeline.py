@@ -92,14 +92,12 @@ def _check_places(
         reason = _FOLLOWED
     elif sums is None or sums.chunk is None or _headers_hold(chunk, fates, sums.chunk):
         return list(fates)
-    return [
-        fate
-        if fate.page is None or fate.placed
-        else replace(_check_header(chunk, fate, fate.page), unplaced=True)
-        if keep_unplaced
-        else fate.lost(reason)
-        for fate in fates
-    ]
+    judged = list(fates)
+    for i, fate in enumerate(fates):
+        if fate.page is not None and not fate.placed:
+            checked = _check_header(chunk, fate, fate.page) if keep_unplaced else fate.lost(reason)
+            judged[i] = replace(checked, unplaced=checked.page is not None)
+    return judged
 
 
 def _headers_hold(chunk: ChunkRead, fates: Sequence[PageFate], stored: int) -> bool:

@@ -25,13 +25,13 @@ from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.contents import FileState
+from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.file import File
 from resilient_pq.reader.opening import open_file, warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, ReadSettings
 from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
-from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 
 

@@ -64,6 +64,7 @@ class RecordKind(IntEnum):
     CHUNK = 5
     PARITY = 6
     SEAL = 7
+    SIDECAR_INDEX = 8
 
 
 #: Kinds whose payload follows them, and is ``FileMetaData | u32 length | PAR1``.

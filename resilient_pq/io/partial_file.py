@@ -70,7 +70,7 @@ class PartialFile:
                 if existed and permissions is not None and hasattr(os, "fchmod"):
                     os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & allowed)
                 os.ftruncate(descriptor, 0)
-                _sync_folder(path)
+                sync_folder(path)
         except StoreError:
             file.release()
             raise
@@ -139,7 +139,7 @@ class PartialFile:
             else:
                 refuse_special(self.target)
                 _replace(self.path, self.target)
-            _sync_folder(self.target)
+            sync_folder(self.target)
             status = os.stat(self.target)
         self.release()
         return status
@@ -245,7 +245,7 @@ def make_folders(path: str) -> None:
     with explained("cannot create", path):
         os.makedirs(path or ".", exist_ok=True)
         for made in reversed(missing):
-            _sync_folder(made)
+            sync_folder(made)
 
 
 def behind_link(path: str) -> str:
@@ -329,7 +329,7 @@ def _rename_exclusively(source: str, target: str) -> None:
         os.unlink(source)
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
     """Make the name of a file survive a loss of power."""
     if os.name == "nt":
         return  # folders cannot be opened there

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from resilient_pq.errors import NOWHERE, SchemaError, StoreError, Where
 from resilient_pq.io.local_store import LocalStore
@@ -17,6 +17,8 @@ from resilient_pq.io.protocols import ReadStore, WriteStore
 from resilient_pq.io.transfer.retry import READING, RetryPolicy
 
 S = TypeVar("S", bound=ReadStore)
+#: What a user names an object with: a URL, a path, or a pair of a store and a key in it.
+Location: TypeAlias = str | os.PathLike[str] | tuple[Any, str]
 Opened_co = TypeVar("Opened_co", bound=AbstractAsyncContextManager[Any, None], covariant=True)
 
 # What a policy is called among storage options, where it travels with them to whoever makes a store.

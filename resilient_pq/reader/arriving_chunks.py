@@ -5,13 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resilient_pq.errors import Where, located
+from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.reader.chunk_objects import ChunkObjects
 
 if TYPE_CHECKING:
-    from resilient_pq.reader.row_groups import ChunkTask, RowGroupWork
+    from resilient_pq.reader.row_groups import RowGroupWork
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTask:
+    """A chunk, and the positions of its row group, its column, and its leaf within the column."""
+
+    chunk: ChunkRead
+    group: int
+    column: int
+    leaf: int
 
 
 async def decode_arriving(

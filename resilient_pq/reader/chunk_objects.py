@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import located
@@ -26,6 +27,9 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.pinned_files import PinnedFiles
 from resilient_pq.units import KiB
 
+if TYPE_CHECKING:
+    from resilient_pq.reader.healing import Healer
+
 #: Small chunks that arrive together are given together up to this size: to hand one to a thread takes as long as to
 #: decode some ten KiB.
 _TOGETHER = 256 * KiB
@@ -36,6 +40,7 @@ class ChunkObjects:
 
     Attributes:
         contents: The footer that names them.
+        healer: What rebuilds damaged chunks from parity; None until one is damaged.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class ChunkObjects:
             requests: Limits the requests under way where other files share the limit.
             tail: The last bytes of the file itself, as far as they are at hand: chunks in them are not fetched.
         """
+        self.healer: Healer | None = None
         self._tail = tail
         self._store = store
         self._info = info
@@ -68,6 +74,11 @@ class ChunkObjects:
         self._counters = counters
         # Several reads go on at one time, each a wave by itself: of requests they have so many together.
         self._requests = requests or asyncio.Semaphore(options.max_requests)
+
+    @property
+    def store(self) -> ReadStore:
+        """Where the file is."""
+        return self._store
 
     @property
     def opener(self) -> Callable[[ObjectInfo], OpenObject] | None:

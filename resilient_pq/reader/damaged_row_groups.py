@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -69,6 +69,21 @@ class DecodedRowGroup:
 
     read: RowGroupRead
     columns: Mapping[int, LeafColumn]
+    num_rows: int
+    lost: tuple[LostRegion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupArrays:
+    """Rows of a row group.
+
+    Attributes:
+        arrays: One per top-level column asked for, nanoarrow's.
+        num_rows: How many rows these are; fewer than the row group has where some are left out.
+        lost: What of it is lost, in the order of the bytes.
+    """
+
+    arrays: list[Any]
     num_rows: int
     lost: tuple[LostRegion, ...] = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from resilient_pq import memory_pool
 from resilient_pq.arrow.table import Table
@@ -21,6 +21,7 @@ from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.filter.indexed_file import IndexedFile
 from resilient_pq.reader.plan_display import PlannedRead
 from resilient_pq.reader.read_batches import cut_into_batches
@@ -37,9 +38,12 @@ from resilient_pq.reader.read_plan import (
     row_groups_wanted,
 )
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
-from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
+from resilient_pq.reader.row_groups import RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
+
+if TYPE_CHECKING:
+    from resilient_pq.reader.healing import HealedChunk
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
@@ -136,6 +140,12 @@ class File(IndexedFile):
     def checkpoints(self) -> tuple[KnownCheckpoint, ...]:
         """The checkpoints of a resilient file, oldest first."""
         return self.contents.checkpoints
+
+    @property
+    def healed(self) -> tuple[HealedChunk, ...]:
+        """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
+        healer = self.objects.healer
+        return () if healer is None else tuple(healer.healed)
 
     @property
     def key_value_metadata(self) -> dict[str, str | None]:

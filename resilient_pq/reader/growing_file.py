@@ -20,12 +20,12 @@ from resilient_pq.format.footer import Footer
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail, ReadStore, counting
 from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.reader.read_options import FollowOptions, ReadSettings
 from resilient_pq.reader.read_plan import ReadQuery
-from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
 from resilient_pq.shell_commands import in_shell
 

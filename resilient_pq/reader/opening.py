@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
@@ -16,6 +17,10 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File
 from resilient_pq.reader.read_options import FollowOptions, OnLost, ReadLimits, ReadOptions, ReadSettings
+
+if TYPE_CHECKING:
+    from resilient_pq.parity.healed_store import HealedStore
+    from resilient_pq.reader.healing import OnHealed
 
 #: Bytes from which on a footer is large.
 _LARGE_FOOTER = 1 << 20
@@ -95,25 +100,39 @@ async def open_file(
     limits: ReadLimits | None = None,
 ) -> File:
     """Open one object of a store; `limits` are those that it shares with other files."""
-    name = store.url_of(key)
+    name, healed = store.url_of(key), None
+    read = partial(
+        read_tail_and_contents, key=key, tail_bytes=how.options.tail_bytes, counters=counters, verify=how.verify
+    )
     try:
         with located(Where(key=name)):
-            tail, contents = await read_tail_and_contents(
-                store, key, tail_bytes=how.options.tail_bytes, counters=counters, verify=how.verify
-            )
+            tail, contents = await read(store)
     except FormatError as error:
-        if not isinstance(error, NotParquetError):
-            error.hint = error.hint or remedy(name)
-        raise
-    return File(
-        store,
-        tail,
-        contents,
-        how,
-        counters=counters,
-        owns_store=owns_store,
-        limits=limits,
-    )
+        healed = await _healed(store, key) if how.heal else None
+        if healed is not None:
+            with located(Where(key=name)):
+                tail, contents = await read(healed)
+            store = healed
+        else:
+            if not isinstance(error, NotParquetError):
+                error.hint = error.hint or remedy(name)
+            raise
+    file = File(store, tail, contents, how, counters=counters, owns_store=owns_store, limits=limits)
+    if healed is not None:
+        from resilient_pq.reader.healing import HealedChunk, Healer  # noqa: PLC0415 (most files are not damaged)
+
+        healer = Healer(file.objects, how.on_healed)
+        healer.note(HealedChunk(name, None, None, healed.num_blocks_rebuilt))
+        file.objects.healer = healer
+    return file
+
+
+async def _healed(store: ReadStore, key: str) -> HealedStore | None:
+    """A view of an object with a damaged footer through the sidecar of this very version; None without one."""
+    from resilient_pq.parity.healed_store import HealedStore  # noqa: PLC0415 (most files are not damaged)
+
+    view = await HealedStore.find(store, await store.head(key))
+    return view if view is not None and view.is_bound else None
 
 
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
@@ -130,6 +149,8 @@ def open(
     verify: bool = True,
     on_damage: Literal["raise", "null", "drop"] = "raise",
     on_lost: OnLost | None = None,
+    heal: bool = True,
+    on_healed: OnHealed | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -154,6 +175,9 @@ def open(
             `File.batches` before the first batch of their row group, by `File.read` when all is read; row group by
             row group, in the order of the bytes. What is read twice is told twice. It is called in the event loop
             (in `resilient_pq.sync` in a thread of ours), so it must not block, and what it raises ends the reading.
+        heal: Rebuild damaged bytes from the sidecar beside the file, where `protect` made one. Nothing is read of it
+            before something is damaged twice; the first time is told with a `HealedFileWarning`.
+        on_healed: Called with each `HealedChunk`, in the event loop as `on_lost`.
         options: How to read.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
@@ -172,7 +196,9 @@ def open(
         FormatError: On entering: its footer is damaged; `recover` may help.
     """
     storage_options = with_retry(storage_options, retry)
-    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    how = ReadSettings.checked(
+        verify=verify, on_damage=on_damage, on_lost=on_lost, options=options, heal=heal, on_healed=on_healed
+    )
     if not isinstance(follow, bool | FollowOptions):
         raise SchemaError(f"follow is {follow!r}; it is True, False or FollowOptions")
     following = FollowOptions() if follow is True else follow or None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
@@ -128,25 +128,40 @@ class ReadSettings:
         on_damage: What is done with rows of which a value is lost.
         on_lost: Called with each region that is lost.
         options: The rest.
+        heal: Whether damaged bytes are rebuilt from parity.
+        on_healed: Called with each `HealedChunk`.
     """
 
     verify: bool
     on_damage: OnDamage
     on_lost: OnLost | None
     options: ReadOptions
+    heal: bool = True
+    on_healed: Callable[[Any], object] | None = None
 
     @classmethod
-    def checked(cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None) -> Self:
+    def checked(
+        cls,
+        *,
+        verify: bool,
+        on_damage: str,
+        on_lost: OnLost | None,
+        options: ReadOptions | None,
+        heal: bool = True,
+        on_healed: Callable[[Any], object] | None = None,
+    ) -> Self:
         """The checked arguments of `open`."""
         policy = OnDamage.RAISE
         if on_damage != policy:
             policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
         if on_lost is not None and not callable(on_lost):
             raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
+        if on_healed is not None and not callable(on_healed):
+            raise SchemaError(f"on_healed is {on_healed!r}; it is a function that takes a HealedChunk")
         chosen = DEFAULT_OPTIONS if options is None else options
         if not isinstance(chosen, ReadOptions):
             raise SchemaError(f"options is {options!r}; open takes ReadOptions")
-        return cls(verify, policy, on_lost, chosen)
+        return cls(verify, policy, on_lost, chosen, bool(heal), on_healed)
 
 
 @dataclass(frozen=True, slots=True)

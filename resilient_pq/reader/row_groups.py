@@ -21,7 +21,6 @@ import numpy as np
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.buffers import has_views
 from resilient_pq.byte_ranges import ByteRange, union
-from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.indexes.row_ranges import Rows, mask_within
@@ -31,9 +30,9 @@ from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectRange, OpenObject
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.reader.arriving_chunks import decode_arriving
+from resilient_pq.reader.arriving_chunks import ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
-from resilient_pq.reader.damaged_row_groups import DamagedChunk, DamagedRowGroups, DecodedRowGroup
+from resilient_pq.reader.damaged_row_groups import DamagedChunk, DamagedRowGroups, DecodedRowGroup, RowGroupArrays
 from resilient_pq.reader.decoder import decode, decode_parts
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
@@ -45,21 +44,6 @@ T = TypeVar("T")
 _TOGETHER: Final = 128 * KiB
 #: Gaps of at most so many bytes are read over: another call costs as much.
 _GAP: Final = 4 * KiB
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroupArrays:
-    """Rows of a row group.
-
-    Attributes:
-        arrays: One per top-level column asked for, nanoarrow's.
-        num_rows: How many rows these are; fewer than the row group has where some are left out.
-        lost: What of it is lost, in the order of the bytes.
-    """
-
-    arrays: list[Any]
-    num_rows: int
-    lost: tuple[LostRegion, ...] = ()
 
 
 class RowGroupReader:
@@ -92,6 +76,8 @@ class RowGroupReader:
         return [await self._result(request, work, i) for i in range(len(groups))]
 
     async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
+        if work.damaged[i] and self._how.heal:
+            await self._heal(work, i)
         group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
         doubtful = work.doubtful[i]
         if done is not None and not doubtful:
@@ -105,6 +91,17 @@ class RowGroupReader:
         damaged_groups = DamagedRowGroups(self._objects, self._how)
         left = await damaged_groups.salvage(request.plan.columns, group, work.columns(i), damaged)
         return await self.in_thread(work.assembled, left)
+
+    async def _heal(self, work: RowGroupWork, i: int) -> None:
+        """Decode the damaged chunks of a row group from what parity makes of them."""
+        objects = self._objects
+        if objects.healer is None:
+            from resilient_pq.reader.healing import Healer  # noqa: PLC0415 (most files are not damaged)
+
+            objects.healer = Healer(objects, self._how.on_healed)
+        work.damaged[i] = await objects.healer.heal(work, i, self.in_thread)
+        if work.damaged[i] and self._how.on_damage is OnDamage.RAISE:
+            raise work.damaged[i][0].error
 
     async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:
         jobs = await off_loop(
@@ -120,16 +117,6 @@ class RowGroupReader:
         finally:
             jobs.drop()  # threads cannot be cancelled: they end after what they are at
             self._objects.count(jobs.counters)
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkTask:
-    """A chunk, and the positions of its row group, its column, and its leaf within the column."""
-
-    chunk: ChunkRead
-    group: int
-    column: int
-    leaf: int
 
 
 class RowGroupWork:
@@ -154,6 +141,7 @@ class RowGroupWork:
         self._objects = objects
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
+        self._heals = how.heal
         # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
         self._views = [has_views(field) for field in request.field.children]
         self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
@@ -195,8 +183,10 @@ class RowGroupWork:
             try:
                 column = decode(chunk, data, verify=self._verify, views=self._views[piece.column])
             except FormatError as error:
-                if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
+                no_damage = isinstance(error.__cause__, MemoryError)
+                if no_damage or (self._raises and not self._heals):
                     raise
+                error.at(Where(key=self._objects.url_of(chunk.file)))
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
         self._add(piece, column, None)

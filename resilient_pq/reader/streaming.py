@@ -19,9 +19,9 @@ from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.io import FetchOptions
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_plan import RowGroupRead
-from resilient_pq.reader.row_groups import RowGroupArrays
 
 #: Reads row groups of one file, and gives the rows of each.
 ReadRowGroups = Callable[[Sequence[RowGroupRead]], Coroutine[Any, Any, list[RowGroupArrays]]]

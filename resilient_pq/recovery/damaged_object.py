@@ -5,7 +5,6 @@ An async shell: it drives the sans-io `survey` and fetches what is asked for.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -16,7 +15,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ObjectTail, ReadStore
-from resilient_pq.io.resolve import reach
+from resilient_pq.io.resolve import Location, reach
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
@@ -28,8 +27,6 @@ from resilient_pq.recovery.evidence.remapped_store import BytesStore, RemappedSt
 from resilient_pq.units import KiB, MiB
 
 T = TypeVar("T")
-
-Location = str | os.PathLike[str] | tuple[Any, str]
 
 #: Objects up to this size are read whole: what is too small to be copied by a store is in memory then.
 SMALL_BYTES = 4 * MiB

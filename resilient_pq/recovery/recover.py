@@ -23,10 +23,12 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_retry
+from resilient_pq.io.output_target import Target, check_free, check_other, permissions_of
+from resilient_pq.io.resolve import Location
 from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
-from resilient_pq.recovery.damaged_object import Location, open_source
+from resilient_pq.recovery.damaged_object import open_source
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
@@ -34,16 +36,7 @@ from resilient_pq.recovery.evidence.strategy import Strategy
 from resilient_pq.recovery.ledger.ledger_build import build_empty_ledger, build_ledger
 from resilient_pq.recovery.ledger.ledger_model import Ledger
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
-from resilient_pq.recovery.rewrite.output_object import (
-    Copied,
-    OutputContents,
-    Target,
-    check_free,
-    check_other,
-    may_be_unread,
-    permissions_of,
-    publish,
-)
+from resilient_pq.recovery.rewrite.output_object import Copied, OutputContents, may_be_unread, publish
 from resilient_pq.recovery.rewrite.retained_rows import find_guessed_numbers, retain_rows
 from resilient_pq.recovery.rewrite.split_columns import publish_columns, targets_of
 from resilient_pq.recovery.verification.bit_repair import with_bit_turned_back

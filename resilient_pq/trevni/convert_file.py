@@ -23,11 +23,11 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format.schema_tree import Schema, Selection
 from resilient_pq.io import WRITING, ReadStore, RetryPolicy, WriteStore, place_of, with_retry
+from resilient_pq.io.output_target import Target, check_free, check_other
 from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
-from resilient_pq.recovery.rewrite.output_object import Target, check_free, check_other
 from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.shell_commands import command
 from resilient_pq.trevni.blocks.row_windows import needed_columns

@@ -20,7 +20,19 @@ VERB_NAMES = [verb.NAME for verb in VERBS]
 
 def test_verbs_are_those_of_the_design() -> None:
     uploads = ["uploads list", "uploads complete", "uploads resume-info", "uploads abort"]
-    assert ["write", "convert", "cat", "inspect", "check", "recover", "metadata", *uploads, "demo"] == VERB_NAMES
+    assert [
+        "write",
+        "convert",
+        "cat",
+        "inspect",
+        "check",
+        "recover",
+        "protect",
+        "repair",
+        "metadata",
+        *uploads,
+        "demo",
+    ] == VERB_NAMES
 
 
 def test_version(rpq_process: Callable[..., Any]) -> None:

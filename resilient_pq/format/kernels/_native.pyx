@@ -30,6 +30,7 @@ include "native/search.pxi"
 include "native/streams.pxi"
 include "native/views.pxi"
 include "native/byte_array_runs.pxi"
+include "native/gf256.pxi"
 
 
 def _runs_avx2():

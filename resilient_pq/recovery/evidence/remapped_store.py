@@ -2,67 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import replace
-
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import RangeError, Where
-from resilient_pq.io import Capabilities, ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io import ObjectInfo, ReadStore
+from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 
 
-class _SubstituteStore(ReadStore):
-    """A store with other bytes for one object of another store, which the caller closes."""
-
-    def __init__(self, store: ReadStore, info: ObjectInfo, size: int) -> None:
-        self._store = store
-        self._info = info
-        self._size = size
-
-    @property
-    def name(self) -> str:
-        """That of the store."""
-        return self._store.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Those of the store."""
-        return self._store.capabilities
-
-    def url_of(self, key: str) -> str:
-        """As in the store."""
-        return self._store.url_of(key)
-
-    def address_of(self, key: str) -> str:
-        """As in the store."""
-        return self._store.address_of(key)
-
-    async def head(self, key: str) -> ObjectInfo:
-        """The object with the size that it has here."""
-        return replace(self._info, size=self._size)
-
-    async def read_tail(self, key: str, size: int) -> ObjectTail:
-        """The last bytes."""
-        start = max(self._size - size, 0)
-        info = await self.head(key)
-        data = await self.read_range(key, start, self._size, pin=info)
-        return ObjectTail(info, start, data)
-
-    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
-        """Bytes of the object."""
-        if not 0 <= start <= end <= self._size:
-            raise RangeError(f"bytes {start:,} to {end:,} lie outside of it", where=Where(key=self.url_of(key)))
-        return await self._read(key, start, end)
-
-    @abstractmethod
-    async def _read(self, key: str, start: int, end: int) -> memoryview:
-        """The bytes of a range, which lies within the object."""
-
-    async def close(self) -> None:
-        """Nothing: the store is the caller's."""
-
-
-class BytesStore(_SubstituteStore):
+class BytesStore(SubstituteStore):
     """Has bytes in memory for an object."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes | memoryview) -> None:
@@ -74,7 +20,7 @@ class BytesStore(_SubstituteStore):
         return self._data[start:end]
 
 
-class RemappedStore(_SubstituteStore):
+class RemappedStore(SubstituteStore):
     """Reads an object through a remap; missing bytes are zeros."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, view: ByteRemap) -> None:

@@ -17,8 +17,9 @@ from resilient_pq.errors import FormatError, RecoveryError, SchemaError, StoreEr
 from resilient_pq.format.file_metadata import ColumnOrder, FileMetaData, KeyValue, RowGroup
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.io.resolve import Location
 from resilient_pq.reader.contents import Contents
-from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
+from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer
 from resilient_pq.recovery.evidence.identify import identify
 from resilient_pq.recovery.report import Damage, Finding

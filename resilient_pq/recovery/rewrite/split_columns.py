@@ -24,17 +24,11 @@ from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.format.schema_tree import Group, Primitive, Schema, Selection
+from resilient_pq.io.output_target import Target, check_free, check_other, completing, make_folder
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.resume.resume_layout import own_keys
 from resilient_pq.recovery.rewrite.output_draft import Draft
-from resilient_pq.recovery.rewrite.output_object import (
-    OutputContents,
-    Target,
-    check_free,
-    check_other,
-    completing,
-    make_folder,
-)
+from resilient_pq.recovery.rewrite.output_object import OutputContents
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome, retain_rows, row_numbers
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
 from resilient_pq.recovery.verification.page_scan import PageScanner

@@ -26,10 +26,11 @@ from resilient_pq.io import (
     with_retry,
 )
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.resolve import Location
 from resilient_pq.io.upload.lease import forget_upload
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.opening import read_contents
-from resilient_pq.recovery.damaged_object import TAIL_BYTES, Location
+from resilient_pq.recovery.damaged_object import TAIL_BYTES
 from resilient_pq.recovery.uploads.upload_rule import UploadParts, size_of, upload_parts
 from resilient_pq.writer.checkpoint_log import LoggedCheckpoint, read_log, rows_stored
 

@@ -38,11 +38,11 @@ from resilient_pq.io import (
     find_epoch,
     with_retry,
 )
-from resilient_pq.io.resolve import reach
+from resilient_pq.io.resolve import Location, reach
 from resilient_pq.io.upload.lease import taken_over
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents
-from resilient_pq.recovery.damaged_object import TAIL_BYTES, Location
+from resilient_pq.recovery.damaged_object import TAIL_BYTES
 from resilient_pq.recovery.report import Outcome, Report, recovered_name
 from resilient_pq.recovery.uploads.open_uploads import multipart_store, object_there, only_upload
 from resilient_pq.recovery.uploads.supplied_footer import SuppliedFooter, fitted_footer, supplied_contents

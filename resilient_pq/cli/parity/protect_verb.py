@@ -1,0 +1,137 @@
+"""`rpq protect`: sidecars with parity beside files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.bulk.file_result import FileError
+from resilient_pq.bulk.file_task import FileTask
+from resilient_pq.bulk.many_files import each_of_many
+from resilient_pq.cli import many_verbs
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.many_verbs import ManyOptions, Urls
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output, base_document
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.io.location import shown
+
+NAME = "protect"
+EPILOG = epilog(
+    "the sidecars are written",
+    None,
+    "rpq protect day.parquet",
+    "rpq protect s3://bucket/events/ --parity 10% --endpoint-url http://localhost:8333",
+    "rpq protect flights/ --across",
+)
+#: Files that are read at one time: each takes the memory of its parity, at most 128 MiB.
+_MAX_FILES = 4
+
+
+@verb(NAME)
+def protect(
+    run: RunWork,
+    urls: Urls,
+    parity: Annotated[
+        str,
+        typer.Option(metavar="SHARE", help="Bytes of parity for each byte of data: 5% or 0.05. Small files get more."),
+    ] = "5%",
+    across: Annotated[
+        bool,
+        typer.Option(
+            "--across",
+            help="Write one sidecar, _folder.rpqparity, for all files of a folder: also a file that is missing is"
+            " rebuilt from it and from the others, unless it is too large.",
+        ),
+    ] = False,
+    checksums_only: Annotated[
+        bool, typer.Option("--checksums-only", help="Write checksums without parity: damage is found, not repaired.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace sidecars that are there.")] = False,
+) -> int:
+    """Write parity beside files, for `rpq repair`.
+
+    The sidecar of NAME.parquet is NAME.parquet.rpqparity. The file itself is only read, whoever wrote it. As many
+    damaged or missing bytes in a row as there is parity are rebuilt, and damage in many places as long as little of
+    each is hit.
+    """
+    options = {"parity": parity, "checksums_only": checksums_only, "overwrite": overwrite}
+
+    async def work(output: Output) -> int:
+        if across:
+            return await _protect_across(output, urls, options)
+        return await many_verbs.run_one_or_many(
+            urls,
+            output.reached,
+            one=lambda: _protect(output, urls[0], options),
+            many=lambda: _protect_many(output, urls, options),
+        )
+
+    return run(work, urls)
+
+
+async def _protect(output: Output, src: str | list[str], options: dict[str, Any]) -> int:
+    with output.progress("protecting") as meter:
+        protection = await rpq.protect(
+            src,  # type: ignore[arg-type]  # a list of paths is a list of locations
+            storage_options=output.reached.options,
+            progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+            **options,
+        )
+    files, size = wording.counted(protection.num_files, "file"), wording.in_bytes(protection.num_bytes)
+    output.line("protected", f"{files}, {size}")
+    output.line("written", f"{protection.url}, {wording.in_bytes(protection.size)}, {protection.overhead:.1%}")
+    if protection.burst_bytes:
+        output.line("rebuilds", f"any {wording.in_bytes(protection.burst_bytes)} in a row that are damaged or missing")
+    output.finish("protected", **asdict(protection))
+    return ExitCode.SOUND
+
+
+async def _protect_many(output: Output, urls: Sequence[str], options: dict[str, Any]) -> int:
+    async def run(task: FileTask) -> rpq.FileResult:
+        try:
+            facts = base_document(NAME, "protected", **asdict(await rpq.protect(task.source, **options)))
+            return rpq.FileResult(NAME, task.name, facts=facts)
+        except Exception as error:
+            return rpq.FileResult(NAME, task.name, error=FileError.of(error))
+
+    sizes: list[int] = []
+
+    def report(result: rpq.FileResult) -> None:
+        if result.facts is not None:
+            sizes.append(result.facts["size"])
+        elif result.error is not None:
+            output.line("error", f"{result.url}: {result.error.message}")
+
+    with output.progress("protecting") as meter:
+        results = each_of_many(
+            NAME,
+            urls[0] if len(urls) == 1 else list(urls),
+            run,
+            max_files=_MAX_FILES,
+            storage_options=output.reached.options,
+            progress=many_verbs.update_meter(meter),
+        )
+        summary = await many_verbs.report_results(output, results, ManyOptions(), each=report)
+    output.line("protected", f"{wording.counted(len(sizes), 'file')}; sidecars of {wording.in_bytes(sum(sizes))}")
+    facts = {"files": summary.num_files, "files_protected": len(sizes), "size": sum(sizes)}
+    outcome = "protected" if len(sizes) == summary.num_files else "error"
+    output.document(base_document(NAME, outcome, url=" ".join(map(shown, urls)), **facts))
+    return summary.exit_code
+
+
+async def _protect_across(output: Output, urls: Sequence[str], options: dict[str, Any]) -> int:
+    """One sidecar for all files that are named."""
+    found: list[str] = []
+
+    async def run(task: FileTask) -> rpq.FileResult:
+        found.append(task.url)
+        return rpq.FileResult(NAME, task.name, facts={})
+
+    named = urls[0] if len(urls) == 1 else list(urls)
+    await each_of_many(NAME, named, run, storage_options=output.reached.options).finish()
+    return await _protect(output, sorted(found), options)

@@ -1,0 +1,78 @@
+"""`rpq repair`: a protected file rebuilt bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.shell_commands import command
+
+NAME = "repair"
+EPILOG = epilog(
+    "the file is as it was when its sidecar was made",
+    "more is damaged than the parity can rebuild; nothing was written",
+    "rpq repair day.parquet day.repaired.parquet",
+    "rpq repair day.parquet --in-place",
+    "rpq repair s3://bucket/day.parquet s3://bucket/new/day.parquet --sidecar parity/day.parquet.rpqparity",
+)
+
+
+@verb(NAME)
+def repair(
+    run: RunWork,
+    src: Annotated[str, typer.Argument(metavar="SRC", help="The damaged file: a path or a URL. It may be missing.")],
+    dst: Annotated[str | None, typer.Argument(metavar="[DST]", help="The new file: a path or a URL.")] = None,
+    sidecar: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The sidecar, if it is not SRC.rpqparity or _folder.rpqparity in the folder of SRC."
+        ),
+    ] = None,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place",
+            help="Write the rebuilt blocks into SRC, a local file. When that is interrupted, run the command again.",
+        ),
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
+) -> int:
+    """Rebuild a file from its sidecar, bit for bit.
+
+    `rpq protect` makes the sidecar. Nothing is written unless every byte is proven by the checksums in it.
+    """
+    return run(lambda output: _repair(output, src, dst, sidecar, in_place, overwrite), [src])
+
+
+async def _repair(
+    output: Output, src: str, dst: str | None, sidecar: str | None, in_place: bool, overwrite: bool
+) -> int:
+    try:
+        with output.progress("repairing") as meter:
+            done = await rpq.repair(
+                src,
+                dst,
+                sidecar=sidecar,
+                in_place=in_place,
+                overwrite=overwrite,
+                storage_options=output.reached.options,
+                progress=lambda done, size: meter.update(done / max(1, size), wording.in_bytes(done)),
+            )
+    except rpq.RepairError as error:
+        output.failed(error)
+        return ExitCode.DAMAGE
+    if done.num_blocks:
+        damaged = f"{done.num_blocks_damaged:,} of {wording.counted(done.num_blocks, 'block')}"
+        output.line("damaged", f"{damaged}; {done.num_blocks_rebuilt:,} rebuilt from parity")
+    else:
+        output.line("copied", "all bytes, from the copy in the sidecar")
+    output.line("written", f"{done.output}, {wording.in_bytes(done.size)}, as it was when it was protected")
+    output.finish("repaired", following=[output.reached.command(command("check", done.output))], **asdict(done))
+    return ExitCode.SOUND

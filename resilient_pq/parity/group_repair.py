@@ -1,0 +1,196 @@
+"""The blocks of a parity group as they were written: compared, and rebuilt where they are lost. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.parity.group_record import GroupRecord
+from resilient_pq.parity.lost_blocks import ColumnRun, column_runs, damaged_blocks, rebuild_run, whole_parity
+from resilient_pq.parity.pinned_object import PinnedObject
+from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.units import MiB
+
+#: Bytes that are compared at a time, and bytes of all shards that are in memory while blocks are rebuilt.
+_WINDOW_BYTES = 8 * MiB
+#: Requests under way at one time.
+_AT_ONCE = 16
+
+
+class GroupRepair:
+    """One group. Blocks are compared when they are first read, and columns rebuilt when one of their blocks is lost.
+
+    Attributes:
+        record: The record of the group.
+        lost: For each data block, in order, whether it was found to be nowhere.
+        moved: For each data block whether it was found where its place is counted from the end of its file.
+        rebuilt: The bytes of blocks that were rebuilt, by their number.
+    """
+
+    def __init__(self, record: GroupRecord, data: ProtectedBytes, sidecar: PinnedObject) -> None:
+        """Read nothing yet; the parity is in `sidecar`."""
+        num_blocks = -(-record.shape.num_bytes // record.shape.block_bytes)
+        self.record = record
+        self.lost = np.zeros(num_blocks, np.bool_)
+        self.moved = np.zeros(num_blocks, np.bool_)
+        self.rebuilt: dict[int, bytes] = {}
+        self._compared = np.zeros(num_blocks, np.bool_)
+        self._mended = np.zeros(record.shape.num_columns, np.bool_)
+        self._data = data
+        self._sidecar = sidecar
+
+    @property
+    def extent(self) -> ByteRange:
+        """Where the group lies among the protected bytes."""
+        return self.record.extents[0]
+
+    @property
+    def num_damaged(self) -> int:
+        """Blocks that are not whole in their place."""
+        return int(self.lost.sum() + self.moved.sum())
+
+    @property
+    def num_not_rebuilt(self) -> int:
+        """Lost blocks that cannot be rebuilt."""
+        return int(self.lost.sum()) - len(self.rebuilt)
+
+    async def examine(self) -> None:
+        """Compare all blocks, and rebuild those that are lost, as far as the parity allows."""
+        for first, end in self._windows():
+            await self._read_blocks(first, end)
+
+    async def pieces(self, place: ByteRange) -> AsyncGenerator[memoryview, None]:
+        """What of the group lies in a range of the protected bytes; blocks that cannot be rebuilt stay as they are."""
+        for first, end in self._windows():
+            window = self._place(first, end)
+            start, stop = max(window.start, place.start), min(window.end, place.end)
+            if start < stop:
+                size = self.record.shape.block_bytes
+                wanted = first + (start - window.start) // size
+                data = await self._read_blocks(wanted, first - (window.start - stop) // size)
+                begin = start - self._place(wanted, end).start
+                yield data[begin : begin + stop - start]
+
+    def rebuilt_in(self, place: ByteRange) -> Iterator[tuple[int, bytes]]:
+        """The rebuilt blocks that lie in a range of the protected bytes: their offset in it, and their bytes there."""
+        for number, data in sorted(self.rebuilt.items()):
+            block = self._place(number, number + 1)
+            start, end = max(block.start, place.start), min(block.end, place.end)
+            if start < end:
+                yield start - place.start, data[start - block.start : end - block.start]
+
+    def _place(self, first: int, end: int) -> ByteRange:
+        """Where blocks lie among the protected bytes; the last block of the group may be shorter."""
+        extent, size = self.extent, self.record.shape.block_bytes
+        return ByteRange(min(extent.start + first * size, extent.end), min(extent.start + end * size, extent.end))
+
+    def _windows(self) -> Iterator[tuple[int, int]]:
+        step = _WINDOW_BYTES // self.record.shape.block_bytes
+        return ((first, min(first + step, len(self.lost))) for first in range(0, len(self.lost), step))
+
+    async def _read_blocks(self, first: int, end: int) -> memoryview:
+        """The bytes of blocks as they were written, as far as they can be had."""
+        found = await self._compare(first, end)
+        if not self.lost[first:end].any():
+            return found
+        await self._mend(first, end)
+        data, size = bytearray(found), self.record.shape.block_bytes
+        for number in range(first, end):
+            if number in self.rebuilt:
+                at = (number - first) * size
+                data[at : at + size] = self.rebuilt[number][: len(data) - at]
+        return memoryview(data)
+
+    async def _compare(self, first: int, end: int) -> memoryview:
+        """The bytes of blocks where they are found; those of lost ones are what lies in their place."""
+        if self._compared[first:end].all():
+            return await self._found(first, end)
+        place = self._place(first, end)
+        data = await self._data.read(place)
+        damaged = await asyncio.to_thread(damaged_blocks, self.record, first, data)
+        if damaged.any() and self._data.has_moved:
+            shifted = await self._data.read(place, from_end=True)
+            elsewhere = damaged & ~await asyncio.to_thread(damaged_blocks, self.record, first, shifted)
+            self.moved[first:end], damaged = elsewhere, damaged & ~elsewhere
+        self.lost[first:end] = damaged
+        self._compared[first:end] = True
+        return await self._found(first, end) if self.moved[first:end].any() else data
+
+    async def _found(self, first: int, end: int) -> memoryview:
+        """The bytes of blocks that were compared."""
+        moved = self.moved[first:end]
+        if not moved.any() or moved.all():
+            return await self._data.read(self._place(first, end), from_end=bool(moved.any()))
+        borders = [first, *(first + 1 + np.flatnonzero(moved[1:] != moved[:-1])).tolist(), end]
+        parts = [await self._found(*each) for each in pairwise(borders)]
+        return memoryview(b"".join(parts))
+
+    async def _mend(self, first: int, end: int) -> None:
+        """Rebuild the columns of lost blocks that were not rebuilt before."""
+        shape = self.record.shape
+        columns = {int(number) % shape.num_columns for number in first + np.flatnonzero(self.lost[first:end])}
+        wanted = np.zeros((1, shape.num_columns), np.bool_)
+        wanted[0, [column for column in columns if not self._mended[column]]] = shape.num_parity > 0
+        most = max(1, _WINDOW_BYTES // (shape.num_data * shape.block_bytes))
+        for run in column_runs(wanted, most):
+            data = await self._shards(run)
+            parity = await self._parity(run)
+            self._mended[run.start : run.end] = True
+            await asyncio.to_thread(self._rebuild, run, data, parity)
+
+    async def _shards(self, run: ColumnRun) -> NDArray[np.uint8]:
+        """The bytes of some columns in each data shard."""
+        shape, limit = self.record.shape, asyncio.Semaphore(_AT_ONCE)
+        data = np.zeros((shape.num_data, (run.end - run.start) * shape.block_bytes), np.uint8)
+
+        async def fill(shard: int) -> None:
+            first = shard * shape.num_columns
+            start, end = (min(first + column, len(self.lost)) for column in (run.start, run.end))
+            if start < end:
+                async with limit:
+                    found = await self._compare(start, end)
+                data[shard, : len(found)] = np.frombuffer(found, np.uint8)
+
+        await asyncio.gather(*(fill(shard) for shard in range(shape.num_data)))
+        return data
+
+    async def _parity(self, run: ColumnRun) -> NDArray[np.uint8]:
+        """The bytes of some columns in each parity shard."""
+        shape = self.record.shape
+        parity = np.zeros((shape.num_parity, (run.end - run.start) * shape.block_bytes), np.uint8)
+        for shard, row in enumerate(parity):
+            start = self.record.shards_offset + shard * shape.shard_bytes + run.start * shape.block_bytes
+            row[:] = np.frombuffer(await self._sidecar.read(ByteRange(start, start + len(row))), np.uint8)
+        return parity
+
+    def _rebuild(self, columns: ColumnRun, data: NDArray[np.uint8], parity: NDArray[np.uint8]) -> None:
+        """Rebuild the lost blocks of some columns."""
+        shape, size = self.record.shape, self.record.shape.block_bytes
+        table = np.zeros(shape.num_data * shape.num_columns, np.bool_)
+        table[: len(self.lost)] = self.lost
+        lost = table.reshape(shape.num_data, shape.num_columns)[:, columns.start : columns.end]
+        for run in column_runs(lost, lost.shape[1]):
+            if len(run.lost) > shape.num_parity:
+                continue
+            part = slice(run.start * size, run.end * size)
+            placed = ColumnRun(columns.start + run.start, columns.start + run.end, run.lost)
+            sources, parity_part = np.ascontiguousarray(data[:, part]), np.ascontiguousarray(parity[:, part])
+            sources[list(run.lost)] = 0
+            whole = whole_parity(self.record, placed, parity_part)
+            self._keep(placed, *rebuild_run(shape, placed, sources, parity_part, whole))
+
+    def _keep(self, run: ColumnRun, rows: NDArray[np.uint8], possible: NDArray[np.bool_]) -> None:
+        """Keep the rebuilt blocks of a run that are as they were written."""
+        shape = self.record.shape
+        for shard, row in zip(run.lost, rows, strict=True):
+            first = shard * shape.num_columns + run.start
+            bad = damaged_blocks(self.record, first, memoryview(row).cast("B"))
+            trusted = ~bad if self.record.known_shards[shard] else np.ones_like(bad)
+            for column in np.flatnonzero(possible & trusted).tolist():
+                at = column * shape.block_bytes
+                self.rebuilt[first + column] = row[at : at + shape.block_bytes].tobytes()

@@ -1,0 +1,115 @@
+"""How the bytes of a parity group are cut into shards and blocks, and how many parity shards a group gets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from resilient_pq.errors import SchemaError
+from resilient_pq.parity.reed_solomon import MAX_DATA, MAX_PARITY
+from resilient_pq.units import KiB, MiB
+
+#: Data shards of a full group where the share allows it: many, as a lost part is long and lies in few of them.
+_DATA_SHARDS: Final = 200
+#: Parity shards of a group that is not full, at least.
+_FEWEST_PARITY: Final = 3
+#: Bytes that have a checksum of their own, and are lost or whole together; fewer in groups below `_SMALL_GROUP`.
+BLOCK_BYTES: Final = 4 * KiB
+SMALL_BLOCK_BYTES: Final = 512
+_SMALL_GROUP: Final = MiB
+#: Shards of a sidecar: 32 of them are in memory while it is made, and as many while a file is repaired.
+MAX_SHARD_BYTES: Final = 4 * MiB
+
+
+@dataclass(frozen=True, slots=True)
+class ParityShare:
+    """How much parity there is for each byte of data, such as 0.05; 0 for checksums alone."""
+
+    share: float
+
+    @classmethod
+    def parse(cls, parity: float | str) -> ParityShare:
+        """A share from a number such as 0.05 or a text such as "5%".
+
+        Raises:
+            SchemaError: It is neither, or not above 0 and at most 1.
+        """
+        try:
+            share = float(parity[:-1]) / 100 if isinstance(parity, str) and parity.endswith("%") else float(parity)
+        except (TypeError, ValueError):
+            share = math.nan
+        if isinstance(parity, bool) or not 0 < share <= 1:
+            raise SchemaError(
+                f"parity is {parity!r}", hint='it takes a share above 0 and up to 1, such as 0.05 or "5%"'
+            )
+        return cls(share)
+
+    @property
+    def num_parity(self) -> int:
+        """Parity shards of a full group."""
+        return min(MAX_PARITY, math.ceil(_DATA_SHARDS * self.share)) if self.share else 0
+
+    @property
+    def num_data(self) -> int:
+        """Data shards of a full group."""
+        return max(1, min(_DATA_SHARDS, math.floor(self.num_parity / self.share))) if self.share else _DATA_SHARDS
+
+    def parity_for(self, num_data: int) -> int:
+        """Parity shards of a group with so many data shards."""
+        if not self.share:
+            return 0
+        return min(self.num_parity, max(_FEWEST_PARITY, math.ceil(num_data * self.share) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """The sizes of a group: `num_bytes` of data in shards of `shard_bytes`, the last filled up with zeros.
+
+    A block is `block_bytes` of a shard. Blocks at one place of all shards are a column, which is rebuilt by itself: it
+    may lose as many blocks as there are parity shards.
+    """
+
+    num_bytes: int
+    num_parity: int
+    shard_bytes: int
+    block_bytes: int
+
+    @property
+    def num_data(self) -> int:
+        """Data shards."""
+        return -(-self.num_bytes // self.shard_bytes)
+
+    @property
+    def num_columns(self) -> int:
+        """Blocks of a shard."""
+        return self.shard_bytes // self.block_bytes
+
+    @property
+    def parity_bytes(self) -> int:
+        """Bytes of all parity shards."""
+        return self.num_parity * self.shard_bytes
+
+    @property
+    def burst_bytes(self) -> int:
+        """Any so many bytes in a row that are lost, and nothing else, are rebuilt, wherever they begin."""
+        return max(0, self.parity_bytes - self.block_bytes)
+
+    def is_possible(self) -> bool:
+        """Whether a code has these sizes: what a hostile record says is held against them before memory is taken."""
+        if self.block_bytes not in (SMALL_BLOCK_BYTES, BLOCK_BYTES) or self.shard_bytes % self.block_bytes:
+            return False
+        sizes = 0 < self.shard_bytes <= MAX_SHARD_BYTES and self.num_bytes > 0
+        return sizes and 0 < self.num_data <= MAX_DATA and 0 <= self.num_parity <= MAX_PARITY
+
+
+def group_shapes(num_bytes: int, share: ParityShare) -> Iterator[GroupShape]:
+    """The groups of a sidecar for so many bytes, one behind the other: as few, and of as equal sizes, as possible."""
+    num_groups = -(-num_bytes // (share.num_data * MAX_SHARD_BYTES))
+    for number in range(num_groups):
+        start, end = (BLOCK_BYTES * (num_bytes * i // num_groups // BLOCK_BYTES) for i in (number, number + 1))
+        size = (num_bytes if number == num_groups - 1 else end) - start
+        block = BLOCK_BYTES if size >= _SMALL_GROUP else SMALL_BLOCK_BYTES
+        shard = block * -(-size // (block * share.num_data))
+        yield GroupShape(size, share.parity_for(-(-size // shard)), shard, block)

@@ -1,0 +1,172 @@
+"""A sidecar, found and read: its index, and the records of its groups. An async shell."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, NotFoundError, Where
+from resilient_pq.format.kernels import find_all
+from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
+from resilient_pq.io import ReadStore
+from resilient_pq.parity.group_record import GroupRecord
+from resilient_pq.parity.pinned_object import PinnedObject
+from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.sidecar_index import SUFFIX, TRAILER_SIZE, SidecarIndex, padded, parse_trailer
+from resilient_pq.units import MiB
+
+#: Bytes that are searched for records at a time where a sidecar is damaged.
+_SEARCHED_BYTES = 8 * MiB
+#: More than the largest record and the index of a hundred thousand files have.
+_MAX_PAYLOAD = 64 * MiB
+
+
+#: The sidecar of all files of a folder.
+_ACROSS_NAME = f"_folder{SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """A sidecar: where it is read from, its index, and a record for each group."""
+
+    source: PinnedObject
+    index: SidecarIndex
+    groups: tuple[GroupRecord, ...]
+
+    @classmethod
+    async def read(cls, store: ReadStore, key: str) -> Sidecar:
+        """Read the index and the records of a sidecar.
+
+        Raises:
+            FormatError: It is no sidecar, or too little of it is left.
+            NotFoundError: There is none.
+        """
+        return await _read(await PinnedObject.find(store, key))
+
+    @classmethod
+    async def beside(cls, store: ReadStore, key: str) -> Sidecar | None:
+        """The sidecar of a file, or that of its folder if the file is in it; None where there is neither."""
+        for across in (False, True):
+            with suppress(NotFoundError):
+                found = await cls.read(store, sidecar_key(store, key, across=across))
+                found.member_number(key)
+                return found
+        return None
+
+    def member_number(self, key: str) -> int:
+        """Which of the files of the sidecar is meant: the only one, whatever it is called, or the one of this name.
+
+        Raises:
+            NotFoundError: None of them.
+        """
+        names = [member.name for member in self.index.members]
+        if len(names) == 1:
+            return 0
+        name = file_name(key)
+        if name not in names:
+            where = Where(key=self.source.url)
+            raise NotFoundError(f"the sidecar protects {len(names):,} files, and none called {name}", where=where)
+        return names.index(name)
+
+    async def members(self, store: ReadStore, key: str, known: PinnedObject | None = None) -> ProtectedBytes:
+        """The files of the sidecar, as far as they are there.
+
+        Args:
+            store: Where they lie.
+            key: One of them, whatever it is called if it is the only one.
+            known: The version of that one, where it is known.
+        """
+        number, files = self.member_number(key), []
+        for i, member in enumerate(self.index.members):
+            found = known if i == number else None
+            with suppress(NotFoundError):
+                found = found or await PinnedObject.find(store, key if i == number else store.beside(key, member.name))
+            files.append(found)
+        return ProtectedBytes(self.index, files)
+
+
+def sidecar_key(store: ReadStore, key: str, *, across: bool = False) -> str:
+    """Where the sidecar of a file, or that of all files in its folder, lies where nothing else is said."""
+    return store.beside(key, _ACROSS_NAME) if across else key + SUFFIX
+
+
+def file_name(key: str) -> str:
+    """The name of a file in its folder."""
+    return key.replace(os.sep, "/").rpartition("/")[2]
+
+
+async def _read(source: PinnedObject) -> Sidecar:
+    where = Where(key=source.url)
+    size = source.info.size
+    tail = await source.read(ByteRange(max(0, size - TRAILER_SIZE), size))
+    places = list(parse_trailer(tail) or ())
+    headers = [await _header(source, place) for place in places]
+    index = await _index(source, headers)
+    if index is None:
+        headers = await _search(source)
+        index = await _index(source, headers)
+    if index is None:
+        raise FormatError("it is no sidecar, or its index is lost", where=where, hint="rpq protect makes a sidecar")
+    groups = [await _group(source, *copies) for copies in index.groups]
+    if None in groups:
+        raise FormatError("both records of a parity group are damaged", where=where)
+    whole = tuple(group for group in groups if group is not None)
+    _check_extents(index, whole, where)
+    return Sidecar(source, index, whole)
+
+
+async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:
+    """The header of the record at a place; None where none is, or where its payload would not fit into the sidecar."""
+    if offset + HEADER_SIZE > source.info.size:
+        return None
+    header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))
+    if header is None or header.offset != offset or header.payload_size > _MAX_PAYLOAD:
+        return None
+    return header if header.end <= source.info.size else None
+
+
+async def _index(source: PinnedObject, headers: list[RecordHeader | None]) -> SidecarIndex | None:
+    """The first index that is whole."""
+    for header in headers:
+        if header is not None and header.kind == RecordKind.SIDECAR_INDEX:
+            payload = await source.read(ByteRange(header.payload_offset, header.end))
+            if header.holds(payload):
+                return SidecarIndex.unpack(bytes(payload))
+    return None
+
+
+async def _group(source: PinnedObject, *copies: int) -> GroupRecord | None:
+    """What both copies of a record say of a group."""
+    found: GroupRecord | None = None
+    for offset in copies:
+        header = await _header(source, offset)
+        if header is None or header.kind != RecordKind.PARITY:
+            continue
+        record = GroupRecord.unpack(await source.read(ByteRange(header.payload_offset, header.end)))
+        if record is not None and record.shards_offset + record.shape.parity_bytes <= source.info.size:
+            found = record if found is None else found.merged(record)
+    return found
+
+
+async def _search(source: PinnedObject) -> list[RecordHeader | None]:
+    """The headers of all records of a sidecar, wherever they lie."""
+    found: list[RecordHeader | None] = []
+    for start in range(0, source.info.size, _SEARCHED_BYTES):
+        end = min(start + _SEARCHED_BYTES + len(RECORD_MAGIC) - 1, source.info.size)
+        window = await source.read(ByteRange(start, end))
+        found += [await _header(source, start + int(at)) for at in find_all(window, RECORD_MAGIC)]
+    return found
+
+
+def _check_extents(index: SidecarIndex, groups: tuple[GroupRecord, ...], where: Where) -> None:
+    """Refuse groups that do not cover the files that the index names, one behind the other."""
+    total = sum(padded(member.size) for member in index.members)
+    ends = [0]
+    for number, group in enumerate(groups):
+        if group.number != number or group.extents != (ByteRange(ends[-1], ends[-1] + group.shape.num_bytes),):
+            raise FormatError("the parity groups do not follow each other", where=where)
+        ends.append(group.extents[0].end)
+    if index.mirror is None and ends[-1] != total:
+        raise FormatError(f"the parity groups cover {ends[-1]:,} bytes, not {total:,}", where=where)
