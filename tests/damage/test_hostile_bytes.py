@@ -11,7 +11,7 @@ import pytest
 from corpus_of_others import CORPUS, absent
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sampled import sampled
+from sampled import either, sampled
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol
@@ -109,32 +109,19 @@ class TestMutations:
             feed(hostile_reader, mutated(data, rng))
             feed(hostile_reader, rotten(data, rng))
 
-    def test_of_a_resilient_file(self, hostile_reader: Any, small: Any) -> None:
-        self.of(hostile_reader, small.data, 1, 10)
+    @pytest.mark.parametrize(("seed", "count"), either([(1, 10)], [(seed, 500) for seed in range(10, 14)], 900))
+    def test_of_a_resilient_file(self, hostile_reader: Any, small: Any, seed: int, count: int) -> None:
+        self.of(hostile_reader, small.data, seed, count)
 
-    def test_of_the_files_of_others(self, hostile_reader: Any, foreign: tuple[str, bytes]) -> None:
-        self.of(hostile_reader, foreign[1], 2, 10)
+    @pytest.mark.parametrize(("seed", "count"), either([(2, 10)], [(seed, 500) for seed in range(20, 24)], 900))
+    def test_of_the_files_of_others(
+        self, hostile_reader: Any, foreign: tuple[str, bytes], seed: int, count: int
+    ) -> None:
+        self.of(hostile_reader, foreign[1], seed, count)
 
-    @pytest.mark.thorough
-    @pytest.mark.timeout(900)
-    @pytest.mark.parametrize("seed", range(10, 14))
-    def test_many_of_a_resilient_file(self, hostile_reader: Any, small: Any, seed: int) -> None:
-        self.of(hostile_reader, small.data, seed, 500)
-
-    @pytest.mark.thorough
-    @pytest.mark.timeout(900)
-    @pytest.mark.parametrize("seed", range(20, 24))
-    def test_many_of_the_files_of_others(self, hostile_reader: Any, foreign: tuple[str, bytes], seed: int) -> None:
-        self.of(hostile_reader, foreign[1], seed, 500)
-
-    def test_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any) -> None:
-        self.forge(hostile_reader, small, 5, 2)
-
-    @pytest.mark.thorough
-    @pytest.mark.timeout(900)
-    @pytest.mark.parametrize("seed", range(30, 34))
-    def test_many_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any, seed: int) -> None:
-        self.forge(hostile_reader, small, seed, 100)
+    @pytest.mark.parametrize(("seed", "count"), either([(5, 2)], [(seed, 100) for seed in range(30, 34)], 900))
+    def test_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any, seed: int, count: int) -> None:
+        self.forge(hostile_reader, small, seed, count)
 
     def forge(self, hostile_reader: Any, small: Any, seed: int, count: int) -> None:
         """Whoever writes such a file knows how to compute checksums."""
