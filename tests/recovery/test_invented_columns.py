@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import fastparquet
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sampled import sampled
+from writers_of_others import by_duckdb, by_fastparquet, by_polars, by_pyarrow
 
 import resilient_pq as rpq
 from resilient_pq.format.file_metadata import CompressionCodec, Type
@@ -58,38 +56,6 @@ def of_one_type(rows: int) -> pa.Table:
     return pa.table({f"x{i}": [rng.getrandbits(40) for _ in range(rows)] for i in range(3)})
 
 
-def by_pyarrow(**options: Any) -> Callable[[pa.Table, int, Path], None]:
-    return lambda table, size, path: pq.write_table(table, path, row_group_size=size, **options)
-
-
-def by_duckdb(codec: str, version: str) -> Callable[[pa.Table, int, Path], None]:
-    def write(table: pa.Table, size: int, path: Path) -> None:
-        with duckdb.connect() as connection:
-            connection.register("given", table)
-            connection.execute("set threads = 1; set preserve_insertion_order = true")
-            options = f"format parquet, row_group_size {size}, compression {codec}, parquet_version {version}"
-            connection.execute(f"copy given to '{path}' ({options})")
-
-    return write
-
-
-def by_polars(codec: Any) -> Callable[[pa.Table, int, Path], None]:
-    def write(table: pa.Table, size: int, path: Path) -> None:
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)
-        frame.write_parquet(path, row_group_size=size, compression=codec)
-
-    return write
-
-
-def by_fastparquet(codec: str) -> Callable[[pa.Table, int, Path], None]:
-    def write(table: pa.Table, size: int, path: Path) -> None:
-        frame = table.to_pandas().drop(columns=["none", "late"], errors="ignore")
-        fastparquet.write(str(path), frame, row_group_offsets=size, write_index=False, compression=codec)
-
-    return write
-
-
 WRITERS = {
     "pyarrow snappy": by_pyarrow(),
     "pyarrow zstd, CRCs": by_pyarrow(compression="zstd", write_page_checksum=True),
@@ -102,8 +68,8 @@ WRITERS = {
     "DuckDB zstd, new encodings": by_duckdb("zstd", "V2"),
     "Polars zstd": by_polars("zstd"),
     "Polars none": by_polars("uncompressed"),
-    "fastparquet snappy": by_fastparquet("SNAPPY"),
-    "fastparquet none": by_fastparquet("UNCOMPRESSED"),
+    "fastparquet snappy": by_fastparquet("SNAPPY", without=("none", "late")),
+    "fastparquet none": by_fastparquet("UNCOMPRESSED", without=("none", "late")),
 }
 #: Row groups, and whether the last has as many rows as the others, or how many.
 SIZES = ((1, None), (2, None), (3, 299), (5, None), (10, 17))
