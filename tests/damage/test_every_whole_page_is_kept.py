@@ -179,9 +179,10 @@ def counts_within_padding(header: bytes, at: int, turned: bytes) -> bool:
 
 
 def has_no_values(header: bytes) -> bool:
-    """Whether a page of version 1 has levels alone: how values that are not there are encoded makes no difference."""
+    """Whether a page has levels alone: how values that are not there are encoded makes no difference."""
     whole, _ = compact_protocol.decode(PageHeader, header)
-    return whole.data_page_header is not None and whole.uncompressed_page_size <= 6
+    v2 = whole.data_page_header_v2
+    return whole.uncompressed_page_size <= 6 if v2 is None else v2.num_nulls == v2.num_values
 
 
 @sampled(8, 100)
