@@ -29,10 +29,14 @@ from resilient_pq.dataset.dataset import open_many as open_many
 from resilient_pq.dataset.sink_creation import create_dataset as create_dataset
 from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
 from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata
+from resilient_pq.one_call import read as read
+from resilient_pq.one_call import write as write
 from resilient_pq.parity.protect import protect as protect
 from resilient_pq.parity.repair import repair as repair
 from resilient_pq.public_names import *
+from resilient_pq.reader import opening as _opening
 from resilient_pq.reader.opening import open as open
+from resilient_pq.recovery import torn_file as _torn_file
 from resilient_pq.recovery.check import check as check
 from resilient_pq.recovery.recover import recover as recover
 from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
@@ -45,6 +49,8 @@ from resilient_pq.trevni.convert_file import convert as convert
 from resilient_pq.trevni.trevni_file import open_trevni as open_trevni
 from resilient_pq.version import __version__ as __version__
 from resilient_pq.writer.creation import create as create
+
+_opening.open_torn_with(_torn_file.open_torn)
 
 if not TYPE_CHECKING:  # type checkers go by the aliases
     # Every public name is a class or a function, but for the version.

@@ -17,6 +17,8 @@ from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
 from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint
 from resilient_pq.dataset.sink_state import DatasetFile as DatasetFile
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata as WrittenMetadata
+from resilient_pq.engines.scan import Scan as Scan
+from resilient_pq.engines.scan import scan as scan
 from resilient_pq.errors import AccessDeniedError as AccessDeniedError
 from resilient_pq.errors import AlreadyExistsError as AlreadyExistsError
 from resilient_pq.errors import BucketNotFoundError as BucketNotFoundError
@@ -61,6 +63,7 @@ from resilient_pq.io import RetryPolicy as RetryPolicy
 from resilient_pq.io import StoredState as StoredState
 from resilient_pq.parity.protect import Protection as Protection
 from resilient_pq.parity.repair import Repair as Repair
+from resilient_pq.parquet_writer import ParquetWriter as ParquetWriter
 from resilient_pq.reader.contents import FileState as FileState
 from resilient_pq.reader.contents import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.reader.file import File as File

@@ -17,9 +17,15 @@ from several threads at once::
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
+import os
+import threading
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
@@ -36,6 +42,10 @@ from resilient_pq.writer.lifecycle import WriterLifecycle
 
 if not TYPE_CHECKING:  # type checkers go by the aliases
     __all__ = resilient_pq.__all__
+
+    def __dir__() -> list[str]:
+        return list(__all__)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,12 +112,46 @@ def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:
     return call
 
 
+#: The writers that somebody still has.
+_writers: weakref.WeakSet[Blocking] = weakref.WeakSet()
+
+
+def _keep_all_rows() -> None:
+    """Store the rows of all writers that were not closed when the interpreter ends."""
+    for writer in list(_writers):
+        if isinstance(target := writer._target, Writer | DatasetWriter):
+            _keep_rows(target, os.getpid())
+
+
+# While threads can still be started, which ends before the functions of `atexit` are called.
+getattr(threading, "_register_atexit", atexit.register)(_keep_all_rows)
+
+
+def _keep_rows(writer: Writer | DatasetWriter, process: int) -> None:
+    """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
+    if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
+        return
+    text = f"the writer of {writer.url} was not closed: its rows are kept, and the file was not completed"
+    warnings.warn(text, ResourceWarning, stacklevel=2)
+
+    async def keep() -> None:
+        with suppress(ResilientPQError):
+            await writer.checkpoint()
+        with suppress(ResilientPQError):
+            await writer.__aexit__(WriterStateError, WriterStateError("the writer was not closed"), None)
+
+    _loop.end(keep())
+
+
 class Blocking:
     """A writer, a `File` or another of its like whose methods block; everything else of it is as it is there."""
 
     def __init__(self, target: Writer | DatasetWriter | File | Dataset | TrevniFile) -> None:
         """Adapt `target`."""
         self._target = target
+        if isinstance(target, WriterLifecycle):
+            weakref.finalize(self, _keep_rows, target, os.getpid()).atexit = False
+            _writers.add(self)
 
     def __getattr__(self, name: str) -> Any:
         """The same attribute of the asynchronous object, adapted."""
@@ -255,6 +299,8 @@ class BlockingReader(Blocking):
         return self.batches().__arrow_c_stream__()
 
 
+read = _blocking(resilient_pq.read)
+write = _blocking(resilient_pq.write)
 create = _blocking(resilient_pq.create)
 resume = _blocking(resilient_pq.resume)
 create_or_resume = _blocking(resilient_pq.create_or_resume)

@@ -82,7 +82,7 @@ class _Exported:
                 if table is None:
                     ctypes.memset(target, 0, ctypes.sizeof(_CArray))
                     return
-                self._capsule = _checked(table, self._field).__arrow_c_stream__()
+                self._capsule = checked(table, self._field).__arrow_c_stream__()
             chunks = _pointer_of(self._capsule, b"arrow_array_stream")
             status = _GetNext(_CStream.from_address(chunks).get_next)(chunks, target)
             if status:
@@ -92,7 +92,7 @@ class _Exported:
             self._capsule = None
 
 
-def _checked(table: Table, field: Field) -> Table:
+def checked(table: Table, field: Field) -> Table:
     """The table, if it is of the type that the stream was declared to have."""
     found = Field.of(table)
     if len(found.children) != len(field.children):

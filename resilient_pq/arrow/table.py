@@ -15,15 +15,20 @@ from resilient_pq.arrow.to_numpy import numpy_values
 from resilient_pq.arrow.to_python import Inexact, python_values
 from resilient_pq.arrow.types.field import Field, shared_c
 from resilient_pq.arrow.types.widening import widen, widest
-from resilient_pq.errors import SchemaError, UnsupportedError
+from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
+from resilient_pq.notebook_html import rows_table
+from resilient_pq.units import counted, printable
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
 
-#: Columns that `repr` names.
+#: Columns and rows that `repr` shows, and characters of a value and of a row.
 _SHOWN_COLUMNS = 20
+_SHOWN_ROWS = 5
+_SHOWN_VALUE = 40
+_SHOWN_LINE = 115
 
 
 class Table:
@@ -91,18 +96,40 @@ class Table:
         return self._num_rows
 
     def __repr__(self) -> str:
-        """Size, names and types."""
+        """Size, names and types, and the first rows."""
         columns = self._field.children
-        lines = [
-            f"<resilient_pq.Table: {self._num_rows:,} row{'' if self._num_rows == 1 else 's'}, "
-            f"{len(columns):,} column{'' if len(columns) == 1 else 's'}>"
-        ]
-        lines.extend(
-            f"{child.name}: {child}{'' if child.nullable else ' not null'}" for child in columns[:_SHOWN_COLUMNS]
-        )
+        lines = [f"<resilient_pq.{self._size}>"]
+        lines.extend(f"{printable(child.name)}: {_type(child)}" for child in columns[:_SHOWN_COLUMNS])
         if len(columns) > _SHOWN_COLUMNS:
             lines.append(f"... and {len(columns) - _SHOWN_COLUMNS:,} more")
+        for row in self._first_rows():
+            line = ", ".join(row)
+            lines.append(f"({line if len(line) <= _SHOWN_LINE else f'{line[:_SHOWN_LINE]}...'})")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The first rows, for notebooks."""
+        columns = self._field.children
+        header = [f"{child.name}\n{_type(child)}" for child in columns[:_SHOWN_COLUMNS]]
+        more = len(columns) > _SHOWN_COLUMNS or self._num_rows > _SHOWN_ROWS
+        caption = f"{self._size}{f'; the first {_SHOWN_ROWS} rows, {_SHOWN_COLUMNS} columns at most' if more else ''}"
+        return rows_table(header, self._first_rows(), caption)
+
+    @property
+    def _size(self) -> str:
+        return f"Table: {counted(self._num_rows, 'row')}, {counted(self.num_columns, 'column')}"
+
+    def _first_rows(self) -> list[tuple[str, ...]]:
+        """The first values of the first columns as text; ``?`` where text is no text."""
+        shown = self.head(_SHOWN_ROWS)
+        columns = []
+        for position in range(min(self.num_columns, _SHOWN_COLUMNS)):
+            try:
+                values = shown._python_column(position, "numpy")
+            except FormatError:
+                values = ["?"] * shown.num_rows
+            columns.append([_shortened(value) for value in values])
+        return list(zip(*columns, strict=True))
 
     # --- Arrow --------------------------------------------------------------------------------------------
 
@@ -256,6 +283,15 @@ class Table:
         """
         frame: polars.DataFrame = _library("polars").DataFrame(self)
         return frame
+
+
+def _type(column: Field) -> str:
+    return f"{column}{'' if column.nullable else ' not null'}"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}..."
 
 
 def _widen_columns(field: Field, columns: list[list[Any]]) -> tuple[Field, list[list[Any]]]:

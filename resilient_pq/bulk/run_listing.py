@@ -16,8 +16,8 @@ from typing import Any
 from resilient_pq.bulk.dedupe import Dedupe
 from resilient_pq.bulk.file_result import FileError
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, may_match_below
-from resilient_pq.bulk.scope import Place, Scope, names_pattern, shown_place
-from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
+from resilient_pq.bulk.scope import Place, Scope, is_bucket, names_pattern, shown_place
+from resilient_pq.errors import SchemaError, StoreError
 from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.location import scrubbed, shown, without_query
@@ -83,13 +83,13 @@ def _scope_in_list(location: Any, stores: Stores) -> Scope:
 
 
 def names_many(url: str | os.PathLike[str]) -> bool:
-    """Whether a URL ends with a slash, is a local folder, or is a pattern; no store is asked."""
+    """Whether a URL ends with a slash, is a local folder, a bucket or a pattern; no store is asked."""
     text = os.fspath(url)
     scheme, found, _ = text.partition("://")
     if not text or scheme.lower() in ("http", "https"):
         return False
     path = None if found else os.path.expanduser(text)
-    if text.endswith("/") or (path is not None and os.path.isdir(path)):
+    if text.endswith("/") or is_bucket(text) or (path is not None and os.path.isdir(path)):
         return True
     return names_pattern(text)
 
@@ -178,17 +178,10 @@ async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[Listed
                 yield found
     if any_found:
         return
-    if not any_listed and scope.may_be_file is not None:
+    if not any_listed and scope.may_be_file is not None and not scope.is_empty_folder:
         yield [await _file(scope, wishes)]
         return
-    raise _not_found(scope)
-
-
-def _not_found(scope: Scope) -> NotFoundError:
-    if scope.pattern is None:
-        return NotFoundError("there are no *.parquet files below the folder", where=Where(key=scope.url))
-    where = Where(key=scope.store.url_of(scope.folder + scope.pattern))
-    return NotFoundError("no file matches the pattern", where=where)
+    raise scope.nothing_found(any_listed=any_listed)
 
 
 async def _files_of_page(scope: Scope, page: Sequence[ListedObject], around: Sequence[str]) -> list[ListedFile]:

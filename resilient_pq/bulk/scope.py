@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, is_data_file, is_pattern, matcher, split_pattern
-from resilient_pq.errors import StoreError
+from resilient_pq.errors import NotFoundError, StoreError, Where
 from resilient_pq.io import ListedObject, ReadStore, Stores, names_of
+from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.location import Address, is_web, shown, without_query
 
 #: An object in its store.
@@ -43,7 +44,7 @@ class Scope:
         slash = "" if not folder or folder.endswith("/") else "/"
         inside = f"{folder}{slash}{_ANYTHING}"
         store, key = stores.resolve(inside if isinstance(url, str) else Path(inside))
-        is_object = slash and pattern is None and not _is_bucket(text)
+        is_object = slash and pattern is None and not is_bucket(text)
         may_be_file = Address(key[: -len(f"/{_ANYTHING}")]) if is_object else None
         return cls(store, Address(key.removesuffix(_ANYTHING)), pattern, may_be_file)
 
@@ -100,6 +101,25 @@ class Scope:
             found = [name async for page in pages for name in names_of(page) if matches is None or matches(name)]
         return sorted(found)
 
+    @property
+    def is_empty_folder(self) -> bool:
+        """Whether it is a local folder, where nothing was listed: it is none of the files that it may be."""
+        return isinstance(self.store, LocalStore) and os.path.isdir(self.folder)
+
+    def nothing_found(self, *, any_listed: bool) -> NotFoundError:
+        """What to raise where nothing counts; `any_listed` says whether anything else is there."""
+        where = Where(key=self.url)
+        if self.pattern is not None:
+            return NotFoundError("no file matches the pattern", where=Where(key=self.url + self.pattern))
+        if any_listed:
+            hint = f"for files of other names there are patterns, such as {self.url.rstrip('/')}/**/*.pq"
+            return NotFoundError("there are no *.parquet files in the folder", where=where, hint=hint)
+        if self.is_empty_folder:
+            return NotFoundError("the folder is empty", where=where)
+        if is_bucket(self.url.rstrip("/")):
+            return NotFoundError("the bucket is empty", where=where)
+        return NotFoundError("there is no such folder", where=where)
+
 
 def shown_place(place: Place) -> str:
     """The name of an object for people."""
@@ -113,7 +133,7 @@ def names_pattern(url: str) -> bool:
     return is_pattern(name) and ("://" in url or not os.path.lexists(os.path.expanduser(url)))
 
 
-def _is_bucket(url: str) -> bool:
+def is_bucket(url: str) -> bool:
     """Whether a URL names a bucket alone, which is no object."""
     scheme, found, rest = url.partition("://")
     return bool(found) and scheme.lower() in ("s3", "s3a") and "/" not in rest

@@ -12,7 +12,6 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.ledger.html_page import save_html
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
@@ -20,6 +19,7 @@ from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.cli.shared_options import SchemaFrom, SchemaText
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.io.location import shown
+from resilient_pq.recovery.ledger.html_page import save_html
 from resilient_pq.shell_commands import command
 
 NAME = "recover"

@@ -13,26 +13,26 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.bulk.name_pattern import is_pattern
 from resilient_pq.bulk.scope import Place
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.dataset.agreement import common_schema, with_common_types
 from resilient_pq.dataset.file_listing import Source, find_files, scope_of
 from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Narrowed
 from resilient_pq.dataset.naming import find_ended_files
-from resilient_pq.errors import NotFoundError, ResilientPQError, SchemaError, UnsupportedError, Where
+from resilient_pq.dataset.open_files import open_files
+from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError, Where
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
-from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.file import File
-from resilient_pq.reader.opening import open_file, warn_of_incomplete
+from resilient_pq.reader.opening import warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
-from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, ReadSettings
+from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
 from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
+from resilient_pq.units import counted
 
 
 class Dataset:
@@ -72,7 +72,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         """How many files and rows."""
-        return f"<resilient_pq.Dataset: {len(self.files):,} files, {self.num_rows:,} rows>"
+        return f"<resilient_pq.Dataset: {counted(len(self.files), 'file')}, {counted(self.num_rows, 'row')}>"
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -311,7 +311,8 @@ def open_many(
             any depth; where it has a summary, ``_metadata``, that says which row groups there are, and no other footer
             is read. In patterns and folders, files and folders whose names begin with ``_`` or ``.`` are passed over.
         verify: As of `open`.
-        on_damage: As of `open`.
+        on_damage: As of `open`. With "drop" and "null" a file of which nothing can be read is left out, too, with an
+            IncompleteFileWarning, unless it is the only one.
         on_lost: As of `open`; the `where` of a region names its file.
         partitioning: "hive" takes the names of folders such as ``day=1/country=FR`` for columns, which come behind
             those of the files; integers where all values are, else text. An Arrow schema of these columns says their
@@ -350,7 +351,8 @@ def open_many(
                 folders = FolderColumns(_names_below(urls, places, stores), partitioning)
                 wanted = folders.wanted_files(filters)
                 places, folders = [places[at] for at in wanted], folders.of_files(wanted)
-            files = await _open_all(places, how, counters)
+            files, found = await open_files(places, how, counters)
+            folders = folders and folders.of_files(found)
             if folders is not None and any(file.data_files for file in files):
                 raise UnsupportedError(
                     "a summary is one file, which lies in no folder of its own",
@@ -378,22 +380,3 @@ def _not_ended(files: Sequence[File]) -> list[File]:
     """The files but those that others go on with, though their writer never finished them."""
     ended = find_ended_files((file.url, file.key_value_metadata, file.num_rows) for file in files)
     return [file for file in files if file.state is not FileState.IN_PROGRESS or file.url not in ended]
-
-
-async def _open_all(places: Sequence[Place], how: ReadSettings, counters: FetchCounters) -> list[File]:
-    """The files, in order; the first error cancels what is under way."""
-    limits = ReadLimits.of(how.options)
-    waiting = iter(enumerate(places))
-    files: dict[int, File] = {}
-
-    async def open_in_turn() -> None:
-        for position, (store, key) in waiting:
-            try:
-                files[position] = await open_file(store, key, how, counters=counters, owns_store=False, limits=limits)
-            except NotFoundError as error:
-                if is_pattern(key):
-                    error.hint = error.hint or "in a list, names are taken as they are; a pattern stands alone"
-                raise
-
-    await all_or_none(open_in_turn() for _ in range(min(how.options.max_requests, len(places))))
-    return [files[position] for position in range(len(places))]

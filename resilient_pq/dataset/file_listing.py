@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from resilient_pq.bulk.name_pattern import is_data_file
 from resilient_pq.bulk.scope import Place, Scope
-from resilient_pq.errors import NotFoundError, SchemaError, Where
+from resilient_pq.errors import SchemaError
 from resilient_pq.io import ReadStore, Stores
 from resilient_pq.io.location import scrubbed
 from resilient_pq.reader.data_file import METADATA_NAME
@@ -64,17 +64,15 @@ async def _of_scope(scope: Scope) -> list[Place]:
     names = await scope.names()
     if scope.pattern is not None:
         if not names:
-            raise NotFoundError(
-                "no file matches the pattern",
-                where=Where(key=scope.store.url_of(scope.folder + scope.pattern)),
-                hint="a file whose own name has *, ? or [ in it stands in a list: open_many([name])",
-            )
+            error = scope.nothing_found(any_listed=False)
+            error.hint = "a file whose own name has *, ? or [ in it stands in a list: open_many([name])"
+            raise error
         return [scope.place(name) for name in names]
-    if not names and scope.may_be_file is not None:
+    if not names and scope.may_be_file is not None and not scope.is_empty_folder:
         return [(scope.store, scope.may_be_file)]
     if METADATA_NAME in names:
         return [scope.place(METADATA_NAME)]
     found = [scope.place(name) for name in names if is_data_file(name)]
     if not found:
-        raise NotFoundError("there are no *.parquet files below the folder", where=Where(key=scope.url))
+        raise scope.nothing_found(any_listed=bool(names))
     return found

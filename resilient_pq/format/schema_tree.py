@@ -16,6 +16,7 @@ from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
 from resilient_pq.format import compact_protocol, kernels, logical, message
 from resilient_pq.format.file_metadata import Repetition, SchemaElement, Type
 from resilient_pq.format.logical import Logical
+from resilient_pq.notebook_html import preformatted
 
 #: Levels are kept in bytes, so no leaf may have a level above this.
 MAX_LEVEL = 255
@@ -23,6 +24,8 @@ MAX_LEVEL = 255
 #: Bytes of a schema, as footers have it, that files share: those of a thousand columns, which take a hundred times as
 #: much when they are parsed. A few of those that were read last are kept.
 _MOST_SHARED: Final = 32 * 1024
+#: Lines that `repr` shows.
+_SHOWN_LINES: Final = 40
 
 # A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
 _REPETITIONS = {int(member): member for member in Repetition}
@@ -113,7 +116,7 @@ class Selection:
         return self if len(wanted) == len(self.leaves) else replace(self, leaves=wanted)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """The columns of a file.
 
@@ -269,6 +272,16 @@ class Schema:
         if not self.elements:
             return list(_elements(self.root, is_root=True))
         return [logical.without_unknown(element) for element in self.elements]
+
+    def __repr__(self) -> str:
+        """The message text, cut where it is long."""
+        lines = str(self).splitlines()
+        more = [f"... and {len(lines) - _SHOWN_LINES:,} more lines"] if len(lines) > _SHOWN_LINES else []
+        return "\n".join(["<resilient_pq.Schema>", *lines[:_SHOWN_LINES], *more])
+
+    def _repr_html_(self) -> str:
+        """The message text, for notebooks."""
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         """The schema as message text, as parquet tools print it; `parse` reads it back."""

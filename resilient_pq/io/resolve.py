@@ -55,6 +55,15 @@ class Opening(Generic[Opened_co]):
         self._opening = opening
         self._opened: Opened_co | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        """Say what is missing where somebody uses this as what it opens."""
+        raise AttributeError(
+            f"{name!r} is there when it is open: use `async with ... as opened`, or `opened = await ...`;"
+            " resilient_pq.sync has the same functions for code without await",
+            name=name,
+            obj=self,
+        )
+
     def __await__(self) -> Generator[Any, None, Opened_co]:
         """Open it; the caller closes it."""
         return (yield from self._opening().__await__())
@@ -147,7 +156,8 @@ def _check_s3_url(text: str, rest: str, *, bucket_alone: bool) -> None:
             hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
         )
     if not bucket or not (name or bucket_alone):
-        raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+        only = ", only a bucket" if bucket else ""
+        raise _misnamed(f"the URL names no object{only}", where=Where(key=text), hint="write s3://bucket/name")
 
 
 class Stores:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from resilient_pq.damage.page_hints import PageHints
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import footer, kernels
 from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData, RowGroup
@@ -54,6 +55,7 @@ class Contents:
         state: What the file says of itself; None for files of others.
         checkpoints: The checkpoints that a resilient file's footer names, oldest first.
         file_sizes: Bytes of each data file when a summary of ours was written.
+        pages: What is known of the pages of chunks without a footer, by the ordinals of row group and leaf.
         miscounted: The rows that a footer of others states for the whole file, where its row groups have others.
     """
 
@@ -64,6 +66,7 @@ class Contents:
     checkpoints: tuple[KnownCheckpoint, ...]
     file_sizes: Mapping[str, int] = field(default_factory=dict)
     miscounted: int | None = None
+    pages: Mapping[tuple[int, int], PageHints] = field(default_factory=dict)
 
     @property
     def metadata(self) -> FileMetaData:

@@ -157,7 +157,7 @@ class DamagedRowGroups:
         return tuple(located_regions)
 
     async def _page_hints(self, group: RowGroupRead, chunks: Sequence[ChunkRead]) -> list[PageHints | None]:
-        """For each chunk the hints of the row group's record, or else of its OffsetIndex."""
+        """For each chunk the hints of the row group's record, or else of what found it, or of its OffsetIndex."""
         columns = self._objects.contents.metadata.row_groups[group.ordinal].columns
         first = columns[0].meta_data
         place = None if first is None else record_place(first)
@@ -166,7 +166,8 @@ class DamagedRowGroups:
             record = None if data is None else record_of_row_group(data, place)
             if record is not None and len(record.chunks) == len(columns):
                 return [pages_by_record(record, chunk) for chunk in chunks]
-        return [await self._indexed(chunk) for chunk in chunks]
+        found = self._objects.contents.pages
+        return [found.get((group.ordinal, chunk.leaf.ordinal)) or await self._indexed(chunk) for chunk in chunks]
 
     async def _indexed(self, chunk: ChunkRead) -> PageHints | None:
         try:

@@ -7,6 +7,8 @@ from functools import cache, cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import nanoarrow
+
 from resilient_pq import memory_pool
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
@@ -114,7 +116,7 @@ class File(IndexedFile):
     def arrow_schema(self) -> Any:
         """The Arrow schema, with ``__arrow_c_schema__``."""
         with located(Where(key=self.url)):
-            return self._fields.struct().to_c()
+            return nanoarrow.Schema(self._fields.struct().to_c())
 
     @property
     def num_rows(self) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
@@ -29,7 +30,16 @@ _PIECE = 4096
 
 
 class IncompleteFileWarning(UserWarning):
-    """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
+    """The file is a checkpoint of a writer that never finished, what a recovery could keep of one, or torn."""
+
+
+#: What opens a file without its footer, with the arguments of `open_file`; it gives None where that cannot be.
+_open_torn: list[Callable[..., Awaitable[File | None]]] = []
+
+
+def open_torn_with(function: Callable[..., Awaitable[File | None]]) -> None:
+    """Say what opens torn files: the search for their row groups is part of `recovery`, which imports this package."""
+    _open_torn[:] = [function]
 
 
 async def read_contents(
@@ -113,6 +123,10 @@ async def open_file(
             with located(Where(key=name)):
                 tail, contents = await read(healed)
             store = healed
+        elif (
+            torn := await _torn(store, key, how, counters=counters, owns_store=owns_store, limits=limits)
+        ) is not None:
+            return torn
         else:
             if not isinstance(error, NotParquetError):
                 error.hint = error.hint or remedy(name)
@@ -135,12 +149,23 @@ async def _healed(store: ReadStore, key: str) -> HealedStore | None:
     return view if view is not None and view.is_bound else None
 
 
+async def _torn(store: ReadStore, key: str, how: ReadSettings, **shared: Any) -> File | None:
+    """What is found of a file without its footer, where the caller wants the rows around damage."""
+    if how.on_damage is OnDamage.RAISE or not _open_torn:
+        return None
+    return await _open_torn[0](store, key, how, **shared)
+
+
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
     """Warn where a file may not have all rows that its writer was given."""
-    if file.state in (None, FileState.COMPLETE):
+    if file.lost_at_opening:
+        message = f"{file.url} has no footer that can be used; what was found of it has {file.num_rows:,} rows"
+    elif file.state in (None, FileState.COMPLETE):
         return
-    of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"
-    warnings.warn(f"{file.url} is {file.state}: {of_whom}", IncompleteFileWarning, stacklevel=stacklevel + 1)
+    else:
+        of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"
+        message = f"{file.url} is {file.state}: {of_whom}"
+    warnings.warn(message, IncompleteFileWarning, stacklevel=stacklevel + 1)
 
 
 def open(
@@ -170,10 +195,13 @@ def open(
             its bytes. "raise" raises the error. "drop" leaves them out, in all columns that are read: other
             `columns=` may give other rows. "null" gives null, so that the columns that may be null keep one row for
             each row of the file; rows are left out where a required column, or one that is a list by repetition
-            alone, has lost its value. What is whole costs nothing more than with "raise".
+            alone, has lost its value. What is whole costs nothing more than with "raise". With "drop" and "null" a
+            file whose footer is missing or damaged is searched for its row groups, and those of which all columns are
+            there are read; an IncompleteFileWarning says how many rows these have.
         on_lost: Called with each `LostRegion` when rows are left out or become null, before these rows are given: by
             `File.batches` before the first batch of their row group, by `File.read` when all is read; row group by
-            row group, in the order of the bytes. What is read twice is told twice. It is called in the event loop
+            row group, in the order of the bytes. What is read twice is told twice. What a torn file lost between and
+            behind its row groups is told once, when it is opened. It is called in the event loop
             (in `resilient_pq.sync` in a thread of ours), so it must not block, and what it raises ends the reading.
         heal: Rebuild damaged bytes from the sidecar beside the file, where `protect` made one. Nothing is read of it
             before something is damaged twice; the first time is told with a `HealedFileWarning`.
@@ -191,7 +219,8 @@ def open(
         SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
         NotFoundError: On entering: no such object.
         NotParquetError: On entering: the object is no Parquet file.
-        TornFileError: On entering: its footer is missing or cut short; `recover` may help.
+        TornFileError: On entering: its footer is missing or cut short, and `on_damage` is "raise", or the file does not
+            name its columns elsewhere; `recover` may help.
         UnsupportedError: On entering: `follow`, and the store shows no object before it is complete.
         FormatError: On entering: its footer is damaged; `recover` may help.
     """

@@ -9,6 +9,7 @@ from itertools import groupby
 from resilient_pq.byte_ranges import ByteRange, union
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import FetchOptions, ObjectTail, merge_all
+from resilient_pq.notebook_html import preformatted
 from resilient_pq.reader.read_plan import ReadPlan
 
 #: Row groups, columns of each, and requests that are shown; the others are counted.
@@ -127,6 +128,10 @@ class PlannedRead:
     def __repr__(self) -> str:
         """The same as `str` gives."""
         return f"<resilient_pq.PlannedRead: {self}>"
+
+    def _repr_html_(self) -> str:
+        """The same as `str` gives, for notebooks."""
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         """Requests and bytes, then row group by row group what is read of it, or why nothing is."""

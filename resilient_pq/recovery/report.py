@@ -10,7 +10,10 @@ from typing import Any
 from resilient_pq.damage.lost_region import Damage, LostRegion, place_to_json
 from resilient_pq.errors import Where
 from resilient_pq.io.location import is_web, without_query
+from resilient_pq.notebook_html import damage_strip, page_frame, preformatted
 from resilient_pq.recovery.ledger.ledger_model import Ledger
+from resilient_pq.shell_commands import shell_line
+from resilient_pq.units import counted, in_bytes
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -25,6 +28,8 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+#: Findings that `str` shows; `findings` has all.
+_SHOWN_FINDINGS = 20
 
 
 class Outcome(StrEnum):
@@ -103,7 +108,7 @@ class Kept:
     outputs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """What was found, and what to do next.
 
@@ -140,6 +145,42 @@ class Report:
     pages_verified: int | None = None
     pages_decoded: int | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """What was found, in a line."""
+        findings = counted(len(self.findings), "finding")
+        return f"<resilient_pq.Report: {self.verb} of {self.url}: {self.outcome}, {self._rows}, {findings}>"
+
+    def __str__(self) -> str:
+        """What was found, kept and lost, and what to do next, in some lines."""
+        lines = [f"{self.verb} of {self.url}: {self.outcome}", f"rows: {self._rows}; {in_bytes(self.size)}"]
+        if self.pages_decoded:
+            pages = counted((self.pages_verified or 0) + self.pages_decoded, "page")
+            lines.append(f"no checksum: {self.pages_decoded:,} of {pages}, in which a changed value is not seen")
+        if self.kept is not None:
+            lost = self.kept.rows_lost
+            lines.append(f"lost: {'rows that cannot be counted' if lost is None else counted(lost, 'row')}")
+            lines += [f"written: {url}" for url in (self.kept.output, *self.kept.outputs.values()) if url is not None]
+        found = [f"{finding.damage}: {finding.message} ({finding.where})" for finding in self.findings]
+        lines += found[:_SHOWN_FINDINGS]
+        if len(found) > _SHOWN_FINDINGS:
+            lines.append(f"... and {len(found) - _SHOWN_FINDINGS:,} more findings")
+        return "\n".join([*lines, *(f"next: {shell_line(command)}" for command in self.next)])
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with a map: of a recovery its page, of a check the damaged places."""
+        shown = preformatted(str(self))
+        if self.kept is not None and self.kept.ledger is not None:
+            from resilient_pq.recovery.ledger.html_page import ledger_page  # noqa: PLC0415 (it imports this module)
+
+            return shown + page_frame(ledger_page(self.kept.ledger, self))
+        here = [found for found in self.findings if found.where.key in (None, self.url)]
+        places = [(found.start, found.end) for found in here if found.start is not None and found.end is not None]
+        return shown + damage_strip(self.size, places) if self.findings else shown
+
+    @property
+    def _rows(self) -> str:
+        return f"{counted(self.num_rows, 'row')} in {counted(self.num_row_groups, 'row group')}"
 
     @property
     def exit_code(self) -> int:

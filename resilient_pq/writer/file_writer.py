@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn, assert_never
@@ -34,6 +34,7 @@ from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_layout import FileLayout
+from resilient_pq.writer.option_checks import check_key_values
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
 from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
@@ -86,6 +87,7 @@ class Writer(UnstoredDeadline):
             self._ingest = resumed.ingest
             self._use(resumed.encoder)
         self._info: ObjectInfo | None = None
+        self._added_metadata: dict[str, str] = {}
         self._left: str | None = None  # what its end could not remove, in words
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -251,6 +253,17 @@ class Writer(UnstoredDeadline):
             hint="go on in a new file",
         )
 
+    def add_key_value_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Add key-value metadata to the final footer; keys that are there are replaced.
+
+        Raises:
+            SchemaError: A key or a value is no text, or the key is the writer's own.
+            WriterClosedError: The writer has ended.
+        """
+        self._check_open()
+        check_key_values("metadata", metadata)
+        self._added_metadata |= metadata
+
     async def flush(self) -> None:
         """Close the open row group before it is full, and give it to the store: its rows take no more memory.
 
@@ -329,7 +342,7 @@ class Writer(UnstoredDeadline):
         if encoder.has_open_rows:
             await pipeline.close_row_group(ending=True)
         await pipeline.push_row_groups(ending=True)
-        await pipeline.push(await finish_in_thread(encoder.layout.finish))
+        await pipeline.push(await finish_in_thread(partial(encoder.layout.finish, extra=self._added_metadata)))
         self._info = await self._sink.complete()
         await self._let_go()
 

@@ -56,6 +56,14 @@ def test_head_reads_only_the_row_groups_it_needs(rpq_run: Run, flipped: Path) ->
 
 
 class TestOnDamage:
+    def test_a_torn_file(self, rpq_run: Run, sound: Path, tmp_path: Path) -> None:
+        torn = tmp_path / "torn.parquet"
+        torn.write_bytes(sound.read_bytes()[: sound.stat().st_size * 2 // 3])
+        ended = rpq_run("cat", torn, "--on-damage", "drop")
+        assert ended.code == ExitCode.DAMAGE and "no footer that can be used" in ended.err
+        assert len(ended.out.splitlines()) == rpq.check(torn).num_rows > 0
+        assert "lost        an unknown number of rows: the end of the file is missing" in ended.err
+
     def test_an_error_says_that_the_rest_can_be_printed(self, rpq_run: Run, flipped: Path) -> None:
         ended = rpq_run("cat", flipped)
         assert ended.code == ExitCode.DAMAGE

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from resilient_pq.cli.ledger.account import headline, share
-from resilient_pq.cli.ledger.grid import bands, grid
 from resilient_pq.cli.ledger.terminal import ledger_map
 from resilient_pq.cli.output import report_lines
 from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.recovery.ledger.account import headline, share
+from resilient_pq.recovery.ledger.grid import bands, grid
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, RowsFate
 from resilient_pq.recovery.report import Kept, Outcome, Report
 

@@ -410,8 +410,10 @@ async def test_a_summary_that_is_there(folder: Folder) -> None:
 
 async def test_a_folder_without_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    for root in (tmp_path, str(tmp_path), tmp_path / "nowhere", f"{tmp_path}/"):
-        with pytest.raises(rpq.NotFoundError, match=r"no \*\.parquet files below the folder"):
+    with pytest.raises(rpq.NotFoundError, match="there is no such folder"):
+        await rpq.write_metadata(tmp_path / "nowhere")
+    for root in (tmp_path, str(tmp_path), f"{tmp_path}/"):
+        with pytest.raises(rpq.NotFoundError, match=r"no \*\.parquet files in the folder"):
             await rpq.write_metadata(root)
     with pytest.raises(rpq.StoreError, match="an empty path"):
         await rpq.write_metadata("")

@@ -56,7 +56,11 @@ def test_products_are_added(kernels: ModuleType, guarded: Any, shape: tuple[int,
 def test_products_are_the_same_without_gfni(native: ModuleType, shape: tuple[int, int, int, int, int]) -> None:
     factors, sources, begun = drawn(shape)
     out = begun.copy()
-    native.gf256_accumulate(factors, sources, out, shape[-1], with_gfni=False)
+    native._use_gfni(False)
+    try:
+        native.gf256_accumulate(factors, sources, out, shape[-1])
+    finally:
+        native._use_gfni(True)
     assert np.array_equal(out, expected(factors, sources, begun, shape[-1]))
 
 

@@ -1,1 +1,1 @@
-"""A recovery's ledger for people: as a map in the terminal, and as a page of HTML."""
+"""A recovery's ledger as a map in the terminal."""

@@ -7,9 +7,9 @@ from itertools import groupby
 
 from rich.text import Text
 
-from resilient_pq.cli.ledger.account import LETTERS
-from resilient_pq.cli.ledger.grid import STATES, Band, Cell, Grid, grid
 from resilient_pq.cli.output.wording import counted, printable
+from resilient_pq.recovery.ledger.account import LETTERS
+from resilient_pq.recovery.ledger.grid import STATES, Band, Cell, Grid, grid
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState
 
 #: Characters of a column of the map, at least; the space behind it included.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resilient_pq.bulk.run_summary import RunSummary
-from resilient_pq.cli.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
-from resilient_pq.cli.ledger.grid import UNHARMED
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.output.wording import counted, in_bytes
 from resilient_pq.errors import Where
+from resilient_pq.recovery.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
+from resilient_pq.recovery.ledger.grid import UNHARMED
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState
-from resilient_pq.recovery.report import Finding, Kept, LostRegion, Outcome, Report
+from resilient_pq.recovery.report import Finding, Kept, LostRegion, Outcome, Report, rows_lost
 from resilient_pq.shell_commands import in_shell
 
 #: Findings and lost regions that are listed; --json gives all.
@@ -186,22 +186,26 @@ def _show_lost(output: Output, rows: int | None, lost: Sequence[LostRegion]) -> 
 def show_lost_rows(output: Output, lost: Sequence[LostRegion]) -> None:
     """Print on stderr which rows are missing from those on stdout."""
     for region in lost[:MAX_LISTED]:
-        words = _cost_words(region.num_rows or 0, region.num_nulled)
+        words = _cost_words(region.num_rows, region.num_nulled)
         output.note(f"{words}: {region.reason} (at {region.where})", label="lost")
     if len(lost) > MAX_LISTED:
-        words = _cost_words(sum(region.num_rows or 0 for region in lost), sum(region.num_nulled for region in lost))
+        words = _cost_words(rows_lost(lost), sum(region.num_nulled for region in lost))
         output.note(f"in {len(lost):,} regions, which --json lists: {words}", label="lost")
 
 
-def _cost_words(num_rows: int, num_nulled: int) -> str:
-    words = [counted(num_rows, "row")] if num_rows or not num_nulled else []
+def _cost_words(num_rows: int | None, num_nulled: int) -> str:
+    words = [_rows_words(num_rows)] if num_rows != 0 or not num_nulled else []
     if num_nulled:
         words.append(f"{counted(num_nulled, 'value')}, null instead")
     return "; ".join(words)
 
 
+def _rows_words(num_rows: int | None) -> str:
+    return "an unknown number of rows" if num_rows is None else counted(num_rows, "row")
+
+
 def _lost_words(region: LostRegion) -> str:
-    rows = "an unknown number of rows" if region.num_rows is None else counted(region.num_rows, "row")
+    rows = _rows_words(region.num_rows)
     place = _without_key(region.where)
     where = f"{place}, bytes" if place else "bytes"
     nulled = f", {counted(region.num_nulled, 'value')}" if region.num_nulled else ""

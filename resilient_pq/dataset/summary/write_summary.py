@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from resilient_pq.bulk.name_pattern import is_data_file
+from resilient_pq.bulk.scope import Scope
 from resilient_pq.dataset.summary.summary_footer import Summary
 from resilient_pq.errors import (
     AlreadyExistsError,
     FormatError,
-    NotFoundError,
     SchemaError,
     StoreError,
     Where,
@@ -162,9 +162,10 @@ async def _refuse_existing(store: ReadStore, *keys: str) -> None:
 
 async def _names(store: ReadStore, key: str) -> list[str]:
     folder = key.removesuffix(METADATA_NAME)
-    found = [name for name in await store.list_names(folder) if is_data_file(name)]
+    names = await store.list_names(folder)
+    found = [name for name in names if is_data_file(name)]
     if not found:
-        raise NotFoundError("there are no *.parquet files below the folder", where=Where(key=store.url_of(folder)))
+        raise Scope(store, folder).nothing_found(any_listed=bool(names))
     return found
 
 

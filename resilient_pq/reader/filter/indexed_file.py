@@ -6,12 +6,14 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TypeVar
 
+from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.errors import Where, located
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import ObjectTail
+from resilient_pq.notebook_html import preformatted
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.filter import index_ranges
@@ -19,19 +21,35 @@ from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.filter.index_reader import IndexReader
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.row_groups import RowGroupReader
+from resilient_pq.units import counted
 
 T = TypeVar("T")
 
 
 class IndexedFile:
-    """The statistics, indexes and bloom filters of a `File`."""
+    """The statistics, indexes and bloom filters of a `File`, and its name for people.
 
+    Attributes:
+        lost_at_opening: What a file without a footer lost between and behind its row groups; else nothing.
+    """
+
+    lost_at_opening: tuple[LostRegion, ...] = ()
     url: str
     contents: Contents
     objects: ChunkObjects
     _tail: ObjectTail
     _how: ReadSettings
     _row_groups: RowGroupReader
+
+    def __repr__(self) -> str:
+        """Its name and size."""
+        rows, groups = self.contents.num_rows, len(self.contents.metadata.row_groups)
+        columns = counted(len(self.contents.schema.columns), "column")
+        return f"<resilient_pq.File: {self.url}, {counted(rows, 'row')} in {counted(groups, 'row group')}, {columns}>"
+
+    def _repr_html_(self) -> str:
+        """Its name, size and schema, for notebooks."""
+        return preformatted(f"{self!r}\n{self.contents.schema}")
 
     @property
     def sorting_columns(self) -> tuple[SortingColumn, ...]:

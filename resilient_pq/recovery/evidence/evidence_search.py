@@ -33,10 +33,16 @@ async def reconstruct(
     siblings: Siblings | None = None,
     *,
     only_footer: bool = False,
+    invent_columns: bool = True,
 ) -> Reconstruction:
-    """Try one strategy after the other, as far as is needed, or only the footer at the end."""
+    """Try one strategy after the other, as far as is needed, or only the footer at the end.
+
+    Without `invent_columns` pages are not searched for where the file does not name its columns.
+    """
     known = Reconstruction(source, given=given, siblings=siblings or Siblings())
     while (strategy := await off_loop(known.num_chunks, _choose_strategy, known)) is not None:
+        if strategy is Strategy.CARVING and known.contents is None and not invent_columns:
+            return known
         known = await _STRATEGIES[strategy](replace(known, tried=(*known.tried, strategy)))
         if only_footer:
             return known

@@ -7,10 +7,18 @@ cdef extern from "native/headers/gf256.h":
                    int with_gfni) noexcept nogil
 
 gf256_prepare()
+cdef bint gfni_wanted = True
 
 
-def gf256_accumulate(factors, sources, out, Py_ssize_t offset, bint with_gfni=True):
-    """See `reference.gf256_accumulate`; `with_gfni` lets tests leave the instruction out."""
+def _use_gfni(bint wanted):
+    """Whether the instruction is used where the processor has it; tests leave it out."""
+    global gfni_wanted
+    gfni_wanted = wanted
+
+
+def gf256_accumulate(factors, sources, out, Py_ssize_t offset):
+    """See `reference.gf256_accumulate`."""
+    cdef bint with_gfni = gfni_wanted
     cdef Array by = readable(factors, 1, 2), source = readable(sources, 1, 2), to = writable(out, 1, 2)
     if by.count != to.count or by.columns != source.count:
         raise ValueError("there must be a row of factors for each sum, and a factor in it for each source")

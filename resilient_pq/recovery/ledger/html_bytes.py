@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
 
-from resilient_pq.cli.ledger.account import share
-from resilient_pq.cli.ledger.markup import table, text
-from resilient_pq.cli.output.wording import in_bytes, in_units
+from resilient_pq.recovery.ledger.account import share
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState, Region
+from resilient_pq.recovery.ledger.markup import table, text
+from resilient_pq.units import in_bytes, in_units
 
 #: Pieces that the bar is divided into.
 _BUCKETS = 600

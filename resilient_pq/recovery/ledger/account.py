@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from resilient_pq.cli.ledger.grid import UNHARMED, GridSegment, counted_states
-from resilient_pq.cli.output.wording import counted, in_bytes, in_units
+from resilient_pq.recovery.ledger.grid import UNHARMED, GridSegment, counted_states
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState, Region, RowsFate
+from resilient_pq.units import counted, in_bytes, in_units
 
 #: A letter for each state of a page that is not whole, since colour alone says nothing to many.
 LETTERS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 
-from resilient_pq.cli.output.wording import printable
 from resilient_pq.shell_commands import shell_line
+from resilient_pq.units import printable
 
 #: Characters of a name or a reason; a hostile file's may be of any length.
 MAX_CHARACTERS = 300

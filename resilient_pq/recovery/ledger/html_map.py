@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from resilient_pq.cli.ledger.account import LETTERS, MEANINGS, Describer
-from resilient_pq.cli.ledger.grid import STATES, Band, Cell, Grid, GridSegment, grid
-from resilient_pq.cli.ledger.markup import text
-from resilient_pq.cli.output.wording import counted
+from resilient_pq.recovery.ledger.account import LETTERS, MEANINGS, Describer
+from resilient_pq.recovery.ledger.grid import STATES, Band, Cell, Grid, GridSegment, grid
 from resilient_pq.recovery.ledger.ledger_model import Ledger, Region
+from resilient_pq.recovery.ledger.markup import text
+from resilient_pq.units import counted
 
 #: Bands of the map, at most; a browser scrolls wide ones.
 MAX_COLUMNS = 48

@@ -15,14 +15,14 @@ from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 
-from resilient_pq.cli.ledger.account import harmed_places, headline, lost_rows, share
-from resilient_pq.cli.ledger.html_bytes import bytes_section, damaged_bytes
-from resilient_pq.cli.ledger.html_map import identifiers, map_section, page_grid
-from resilient_pq.cli.ledger.markup import MAX_LINES, command, lines, table, text
-from resilient_pq.cli.output.wording import in_units
 from resilient_pq.io.os_errors import explained
+from resilient_pq.recovery.ledger.account import harmed_places, headline, lost_rows, share
+from resilient_pq.recovery.ledger.html_bytes import bytes_section, damaged_bytes
+from resilient_pq.recovery.ledger.html_map import identifiers, map_section, page_grid
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState
+from resilient_pq.recovery.ledger.markup import MAX_LINES, command, lines, table, text
 from resilient_pq.recovery.report import Finding, Report
+from resilient_pq.units import in_units
 from resilient_pq.version import __version__
 
 
@@ -69,7 +69,7 @@ async def save_html(path: str, report: Report, *, made: datetime | None = None) 
 
 
 def _asset(name: str) -> str:
-    return files("resilient_pq.cli.ledger").joinpath(name).read_text(encoding="utf-8")
+    return files("resilient_pq.recovery.ledger").joinpath(name).read_text(encoding="utf-8")
 
 
 def _sum(source: str) -> str:

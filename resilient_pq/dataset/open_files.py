@@ -1,0 +1,59 @@
+"""Opening of many files side by side, without those that are damaged beyond reading where the caller wants the rest."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from resilient_pq.bulk.name_pattern import is_pattern
+from resilient_pq.bulk.scope import Place
+from resilient_pq.damage.lost_region import Damage, LostRegion
+from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.errors import FormatError, NotFoundError, NotParquetError, Where
+from resilient_pq.io import FetchCounters
+from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.reader.file import File
+from resilient_pq.reader.opening import IncompleteFileWarning, open_file
+from resilient_pq.reader.read_options import ReadLimits, ReadSettings
+
+
+async def open_files(
+    places: Sequence[Place], how: ReadSettings, counters: FetchCounters
+) -> tuple[list[File], list[int]]:
+    """The files that can be read, in order, with their positions; the first error cancels what is under way."""
+    limits = ReadLimits.of(how.options)
+    waiting = iter(enumerate(places))
+    files: dict[int, File] = {}
+    unreadable: dict[int, FormatError] = {}
+
+    async def open_in_turn() -> None:
+        for position, (store, key) in waiting:
+            try:
+                files[position] = await open_file(store, key, how, counters=counters, owns_store=False, limits=limits)
+            except NotFoundError as error:
+                if is_pattern(key):
+                    error.hint = error.hint or "in a list, names are taken as they are; a pattern stands alone"
+                raise
+            except FormatError as error:
+                if how.on_damage is OnDamage.RAISE:
+                    raise
+                unreadable[position] = error
+
+    await all_or_none(open_in_turn() for _ in range(min(how.options.max_requests, len(places))))
+    if not files:
+        raise unreadable[0]
+    for position, error in sorted(unreadable.items()):
+        await _tell(places[position], error, how)
+    found = sorted(files)
+    return [files[position] for position in found], found
+
+
+async def _tell(place: Place, error: FormatError, how: ReadSettings) -> None:
+    """Say that a file is left out: its bytes do not tell how many rows it had."""
+    store, key = place
+    url = store.url_of(key)
+    warnings.warn(f"{url} is left out, since none of it can be read: {error.message}", IncompleteFileWarning, 5)
+    if how.on_lost is not None:
+        damage = Damage.FOREIGN if isinstance(error, NotParquetError) else Damage.TORN
+        size = (await store.head(key)).size
+        how.on_lost(LostRegion(0, size, None, damage, error.message, Where(key=url)))

@@ -1,0 +1,79 @@
+"""Whole files in one call: `read` and `write`. An async shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from resilient_pq.arrow.table import Table
+from resilient_pq.io import ReadStore, RetryPolicy, WriteStore
+from resilient_pq.reader.opening import open
+from resilient_pq.reader.read_plan import Filters, Strings
+from resilient_pq.writer.creation import create
+from resilient_pq.writer.file_writer import Writer
+from resilient_pq.writer.write_options import CreateKeywords, takes_options
+
+
+async def read(
+    url: str | os.PathLike[str] | tuple[ReadStore, str],
+    columns: Sequence[str] | None = None,
+    *,
+    filters: Filters | None = None,
+    limit: int | None = None,
+    strings: Strings = "plain",
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Table:
+    """Rows of a Parquet file as a table, which every Arrow library takes: ``pandas.DataFrame(table.to_pydict())``.
+
+    Args:
+        url: A URL, a path, or a pair of a store and a key in it.
+        columns: As of `File.read`, like `filters`, `limit` and `strings`.
+        filters: Which rows.
+        limit: Rows at most.
+        strings: How text and binary columns come.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        **options: Further arguments of `open`, such as ``on_damage="drop"``.
+
+    Raises:
+        NotFoundError: No such object.
+        FormatError: The file is damaged; `recover` may help.
+        SchemaError: There is no such column, or an argument has a value that it cannot have.
+        StoreError: The store could not give the bytes.
+    """
+    async with open(url, storage_options=storage_options, **options) as file:
+        return await file.read(columns, filters=filters, limit=limit, strings=strings)
+
+
+@takes_options(CreateKeywords)
+async def write(
+    url: str | os.PathLike[str] | tuple[WriteStore, str],
+    data: object,
+    schema: object | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
+    **options_given: Unpack[CreateKeywords],
+) -> Writer:
+    """Write data as one resilient Parquet file, which appears under its name when it is complete.
+
+    Args:
+        url: A URL, a path, or a pair of a store and a key in it; a file that is there is replaced.
+        data: What `Writer.write` takes: a table or a stream of any Arrow library, a pandas or Polars frame, a dict of
+            arrays, a list of dicts.
+        schema: As of `create`.
+        **options_given: How the file is written: `CreateKeywords`, as of `create`.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
+
+    Returns:
+        The closed writer, which knows the number of rows and bytes.
+
+    Raises:
+        SchemaError: The data do not fit the schema, or a setting is out of range.
+        StoreError: The store refused; nothing was published.
+    """
+    async with create(url, schema, storage_options=storage_options, retry=retry, **options_given) as writer:
+        await writer.write(data)
+    return writer

@@ -1,0 +1,131 @@
+"""`ParquetWriter` in the place of pyarrow's, in programs that are killed, interrupted, or never close their file."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq
+from resilient_pq import sync as rpq
+
+#: As a recorder of episodes is written: many small tables, and a program that somebody ends.
+SCRIPT = """
+import os, signal, sys, time
+import pyarrow as pa
+from {module} import ParquetWriter
+
+schema = pa.schema([("frame", pa.int64()), ("action", pa.list_(pa.float32()))])
+writer = ParquetWriter(sys.argv[1], schema)
+for episode in range(20):
+    frames = range(episode * 10, episode * 10 + 10)
+    table = pa.table({{"frame": frames, "action": [[float(i)] * 6 for i in frames]}}, schema=schema)
+    writer.write_table(table)
+print("written", flush=True)
+if sys.argv[2] == "wait":
+    time.sleep(60)
+if sys.argv[2] == "raise":
+    raise RuntimeError("the robot fell over")
+if sys.argv[2] == "close":
+    writer.close()
+"""
+
+
+def ended(tmp_path: Path, how: str, stop: signal.Signals | None = None) -> tuple[Path, str]:
+    """The path that the script wrote to, and what it printed on stderr."""
+    script, path = tmp_path / "record.py", tmp_path / "episodes.parquet"
+    script.write_text(SCRIPT.format(module="resilient_pq.sync"))
+    arguments = [sys.executable, "-W", "default", str(script), str(path), how]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+        if stop is not None:
+            process.send_signal(stop)
+        _, err = process.communicate(timeout=60)
+    return path, err
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_program_that_is_ended_keeps_its_rows(tmp_path: Path, stop: signal.Signals) -> None:
+    path, _ = ended(tmp_path, "wait", stop)
+    assert not path.exists()
+    report = rpq.recover(f"{path}.partial", path)
+    assert report.num_rows == 200
+    assert pq.read_table(path)["frame"].to_pylist() == list(range(200))
+
+
+@pytest.mark.parametrize("how", ["raise", "never closed"])
+def test_a_program_that_does_not_close_its_file_is_told(tmp_path: Path, how: str) -> None:
+    path, err = ended(tmp_path, how)
+    assert "ResourceWarning" in err and "rpq recover" in err
+    assert not path.exists() and rpq.check(f"{path}.partial").num_rows == 200
+
+
+def test_a_program_that_closes_its_file_writes_what_pyarrow_writes(tmp_path: Path) -> None:
+    path, err = ended(tmp_path, "close")
+    assert err == ""
+    (tmp_path / "theirs.py").write_text(SCRIPT.format(module="pyarrow.parquet"))
+    theirs = tmp_path / "theirs.parquet"
+    subprocess.run([sys.executable, str(tmp_path / "theirs.py"), str(theirs), "close"], check=True, timeout=60)
+    ours, expected = pq.ParquetFile(path), pq.ParquetFile(theirs)
+    assert ours.read().equals(expected.read()) and ours.schema_arrow.equals(expected.schema_arrow)
+    assert ours.num_row_groups == expected.num_row_groups == 20
+    assert ours.metadata.row_group(0).column(0).compression == expected.metadata.row_group(0).column(0).compression
+
+
+def test_the_words_of_pyarrow(tmp_path: Path) -> None:
+    table = pa.table({"a": list(range(100)), "b": ["x", "y"] * 50})
+    path = tmp_path / "a.parquet"
+    with rpq.ParquetWriter(
+        path, table.schema, compression="ZSTD", compression_level=3, use_dictionary=["b"], version="2.6",
+        write_statistics=True, data_page_size=4096, data_page_version="2.0", store_schema=True,
+    ) as writer:  # fmt: skip
+        assert writer.is_open and writer.schema == table.schema
+        writer.write_table(table, row_group_size=30)
+        writer.write_batch(table.to_batches()[0])
+        writer.write(table)
+        writer.add_key_value_metadata({"who": "me"})
+    assert not writer.is_open
+    found = pq.ParquetFile(path)
+    assert [found.metadata.row_group(i).num_rows for i in range(6)] == [30, 30, 30, 10, 100, 100]
+    assert found.metadata.metadata[b"who"] == b"me" and found.metadata.row_group(0).column(0).compression == "ZSTD"
+    assert "RLE_DICTIONARY" not in found.metadata.row_group(0).column(0).encodings
+    assert found.read().equals(pa.concat_tables([table] * 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compression": {"a": "zstd"}}, "one codec for all columns"),
+        ({"compression": "zip"}, "zip"),
+        ({"version": "1.0"}, "version is '1.0'"),
+        ({"use_deprecated_int96_timestamps": True}, "use_deprecated_int96_timestamps"),
+        ({"row_group_size": 0}, "row_group_size is 0"),
+        ({"filesystem": object()}, "no file system of fsspec"),
+        ({"compresion": "zstd"}, "compresion"),
+    ],
+)
+def test_options_that_it_does_not_have(tmp_path: Path, options: dict[str, object], said: str) -> None:
+    with pytest.raises((rpq.SchemaError, rpq.UnsupportedError, TypeError), match=said):
+        rpq.ParquetWriter(tmp_path / "a", pa.schema([("a", pa.int64())]), **options)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whole_files_in_one_call(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    assert rpq.write(path, {"a": [1, 2, 3], "b": ["x", "y", None]}, compression="snappy").num_rows == 3
+    assert rpq.read(path, ["a"], filters=[("a", ">", 1)]).to_pydict() == {"a": [2, 3]}
+    assert rpq.read(str(path), limit=1).num_rows == 1
+
+
+async def test_a_file_that_is_not_open_says_what_to_do(tmp_path: Path) -> None:
+    await resilient_pq.write(tmp_path / "a", {"a": [1]})
+    opening = resilient_pq.open(tmp_path / "a")
+    with pytest.raises(AttributeError, match="await"):
+        opening.read()
+    assert (await resilient_pq.read(tmp_path / "a")).num_rows == 1
