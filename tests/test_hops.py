@@ -14,7 +14,7 @@ MOST = {
     "read": (36, 189),
     "write": (56, 334),
     "read with a filter": (54, 303),
-    "recover": (79, 420),
+    "recover": (80, 420),
 }
 
 
