@@ -370,8 +370,15 @@ def test_input_is_streamed(rpq_command: list[str], tmp_path: Path) -> None:
     assert (found["rows"], found["row_groups"]) == (25_000, 3)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("rows", [0, 25_000])
+@pytest.mark.parametrize(
+    ("number", "rows"),
+    [
+        (signal.SIGINT, 0),
+        (signal.SIGTERM, 25_000),
+        pytest.param(signal.SIGTERM, 0, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, 25_000, marks=pytest.mark.thorough),
+    ],
+)
 def test_interrupted(number: signal.Signals, rows: int, rpq_command: list[str], tmp_path: Path) -> None:
     """A pipe on which nothing comes does not hold it up; complete row groups are kept."""
     written, partial = tmp_path / "written.parquet", tmp_path / "written.parquet.partial"
