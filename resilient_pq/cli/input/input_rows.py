@@ -93,26 +93,40 @@ async def open_rows(
 ) -> AsyncIterator[InputRows]:
     """Open a file by its `form` or its ending, the URL of a Parquet file, or ``-`` for stdin."""
     ending, packed = _form_of(src, form)
-    is_url = _URL.match(src) is not None
-    if text_options is not None and ending not in _TEXT and (src != STDIN or form):
-        what, where = "it has types of its own, and options for text are given", Where(key=shown(src))
-        raise UnsupportedError(what, where=where, hint="they are for CSV, TSV and JSON lines")
-    if ending in _PARQUET or (is_url and ending not in _READERS):
+    _check_form(src, ending, form, text_options)
+    if ending in _PARQUET or (_is_url(src) and ending not in _READERS):
         opened = _open_copy_of_stdin() if src == STDIN else _open_parquet(src, storage_options)
-    elif src == STDIN or (ending in _READERS and not is_url):
+    else:
         given, waiting = text_options or TextOptions(block_bytes), block_seconds or math.inf
         given = replace(given, block_bytes=block_bytes, as_written=as_written, block_seconds=waiting)
         opened = _open_local(src, ending, packed, given)
-    else:
-        known = ", ".join([*_READERS, ".parquet"])
-        what = "only Parquet is read from URLs" if is_url else "its ending does not say its form"
-        raise UnsupportedError(
-            what,
-            where=Where(key=shown(src)),
-            hint=f"local files may end in {known}, with .gz or .zst behind them; --format says it of others",
-        )
     async with opened as rows:
         yield rows
+
+
+def _is_url(src: str) -> bool:
+    return _URL.match(src) is not None
+
+
+def _check_form(src: str, ending: str, form: str | None, text_options: TextOptions | None) -> None:
+    """Refuse what cannot be read, and options for text where there is none.
+
+    Raises:
+        UnsupportedError: It is neither a file of a known form, nor the URL of a Parquet file.
+    """
+    where = Where(key=shown(src))
+    if text_options is not None and ending not in _TEXT and (src != STDIN or form):
+        what = "it has types of its own, and options for text are given"
+        raise UnsupportedError(what, where=where, hint="they are for CSV, TSV and JSON lines")
+    is_url, is_known = _is_url(src), ending in _READERS
+    if ending in _PARQUET or src == STDIN or is_url != is_known:
+        return
+    known = ", ".join([*_READERS, ".parquet"])
+    raise UnsupportedError(
+        "only Parquet is read from URLs" if is_url else "its ending does not say its form",
+        where=where,
+        hint=f"local files may end in {known}, with .gz or .zst behind them; --format says it of others",
+    )
 
 
 def _form_of(src: str, form: str | None) -> tuple[str, str]:
