@@ -54,7 +54,7 @@ class Dataset:
     ) -> None:
         """Use `open_many` instead."""
         self.files = tuple(files)
-        self.counters = counters
+        self.counters: FetchCounters = counters
         self._stores = stores
         self._how = how
         self._field = _schema_of(files)

@@ -32,7 +32,7 @@ class WriterLifecycle(ABC):
 
     def __init__(self, store: WriteStore, url: str, *, owns_store: bool) -> None:
         """Begin."""
-        self.url = url
+        self.url: str = url
         self._store = store
         self._owns_store = owns_store
         self._lock = asyncio.Lock()

@@ -25,7 +25,7 @@ ROWS = pa.table({"n": list(range(600)), "s": [f"text {i}" for i in range(600)]})
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[rpq.BlockingReader]:
+def file(tmp_path: Path) -> Iterator[rpq.File]:
     with rpq.create(tmp_path / "f.parquet", row_group_rows=100) as writer:
         writer.write(ROWS)
     with rpq.open(tmp_path / "f.parquet") as found:

@@ -39,49 +39,14 @@ def test_the_same_names() -> None:
 def test_the_same_signatures_and_documentation(name: str) -> None:
     ours, theirs = getattr(sync, name), getattr(rpq, name)
     assert inspect.signature(ours) == inspect.signature(theirs)
-    assert ours.__doc__ == theirs.__doc__ and (ours is not theirs or name == "scan")  # which waits for nothing
+    words = (theirs.__doc__ or "").replace("async with", "with").replace("An asynchronous iterator", "An iterator")
+    assert ours.__doc__ == words and (ours is not theirs or name == "scan")  # which waits for nothing
 
 
 def test_everything_else_is_the_same_object() -> None:
-    for name in set(rpq.__all__) - set(FUNCTIONS):
+    blocking = {"File", "Dataset", "TrevniFile", "Writer", "DatasetWriter", "Batches", "FileResults"}
+    for name in set(rpq.__all__) - set(FUNCTIONS) - blocking:
         assert getattr(sync, name) is getattr(rpq, name), name
-
-
-USER = """
-from typing import assert_type
-from resilient_pq import sync as rpq
-
-with rpq.create("f.parquet", options=rpq.WriteOptions()) as writer:
-    writer.write({"a": [1]})
-with rpq.open("f.parquet") as file:
-    for batch in file.batches():
-        print(batch.num_rows)
-    file.__arrow_c_stream__()
-with rpq.open_many(["f.parquet"], on_damage="drop") as dataset:
-    dataset.__arrow_c_schema__()
-assert_type(rpq.check("f.parquet"), rpq.Report)
-assert_type(rpq.write_metadata("folder"), rpq.WrittenMetadata)
-assert_type(rpq.list_uploads("s3://bucket"), list[rpq.Upload])
-"""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ("", "Success"),
-        ('rpq.open("f.parquet", verfy=True)', 'keyword argument "verfy"'),
-        ('rpq.create("f.parquet", row_group_rows="3")', 'incompatible type "str"; expected "int | None"'),
-        ('rpq.resume("f.parquet", metadata={})', 'keyword argument "metadata"'),
-    ],
-)
-def test_a_script_that_is_checked_strictly(tmp_path: Path, more: str, said: str) -> None:
-    api = pytest.importorskip("mypy.api")
-    script = tmp_path / "script.py"
-    script.write_text(USER + more)
-    out, err, status = api.run(["--strict", f"--cache-dir={tmp_path}", "--config-file=", str(script)])
-    assert (status == 0, err) == (not more, ""), out
-    assert said in out
 
 
 def test_methods_and_properties_of_writers_and_files(tmp_path: Path) -> None:
