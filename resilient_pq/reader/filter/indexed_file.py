@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from resilient_pq.damage.lost_region import LostRegion
-from resilient_pq.errors import Where, located
+from resilient_pq.errors import UnsupportedError, Where, located
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
@@ -46,6 +46,11 @@ class IndexedFile:
         rows, groups = self.contents.num_rows, len(self.contents.metadata.row_groups)
         columns = counted(len(self.contents.schema.columns), "column")
         return f"<resilient_pq.File: {self.url}, {counted(rows, 'row')} in {counted(groups, 'row group')}, {columns}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: its store belongs to an event loop."""
+        hint = "pickle its URL, or the file that resilient_pq.sync.open gives"
+        raise UnsupportedError("an asynchronous file cannot be pickled", where=Where(key=self.url), hint=hint)
 
     def _repr_html_(self) -> str:
         """Its name, size and schema, for notebooks."""
