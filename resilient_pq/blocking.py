@@ -43,8 +43,9 @@ def _adapt(value: Any) -> Any:
         return blocking_rows(value)
     if inspect.isawaitable(value):
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
-    if (twin := _TWINS.get(type(value))) is not None:
-        return twin(value)
+    for kind in type(value).__mro__:
+        if kind in _TWINS:
+            return _TWINS[kind](value)
     if inspect.ismethod(value):
         return _blocking(value)
     return value

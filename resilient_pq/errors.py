@@ -12,6 +12,7 @@ Any package may import this module; `error_chains` pickles errors::
     ├─ UnsupportedError (NotImplementedError)
     │  └─ CodecUnavailableError           .codec
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
+    ├─ FileClosedError (ValueError)       a file was to be read after its block ended, or after `close`
     ├─ SourceError                        the source of the rows failed while it handed them over
     ├─ WriterStateError (RuntimeError)
     │  ├─ WriterClosedError
@@ -192,6 +193,12 @@ class CodecUnavailableError(UnsupportedError):
 
 class SchemaError(ResilientPQError, ValueError):
     """A batch does not fit the schema of the file, or a request names what the schema does not have."""
+
+
+class FileClosedError(ResilientPQError, ValueError):
+    """A file was to be read after its ``with`` block ended, or after `close`."""
+
+    default_hint = "read it inside of the `with` block, or open it again"
 
 
 class SourceError(ResilientPQError):

@@ -34,6 +34,7 @@ from resilient_pq.public_names import DecodedColumnIndex as DecodedColumnIndex
 from resilient_pq.public_names import EncodingError as EncodingError
 from resilient_pq.public_names import Fencing as Fencing
 from resilient_pq.public_names import FetchCounters as FetchCounters
+from resilient_pq.public_names import FileClosedError as FileClosedError
 from resilient_pq.public_names import FileEntry as FileEntry
 from resilient_pq.public_names import FileError as FileError
 from resilient_pq.public_names import FileFullError as FileFullError
@@ -344,7 +345,10 @@ class File(BlockingFile):
     def checkpoints(self) -> tuple[KnownCheckpoint, ...]:
         """The checkpoints of a resilient file, oldest first."""
     def close(self) -> None:
-        """Let go of the store's connections, and of most of the memory that is kept for what is read next."""
+        """Let go of the store's connections, and of most of the memory that is kept for what is read next.
+
+        What is known of the file stays; nothing more can be read. A second call does nothing.
+        """
     def column_index(self, row_group: int, column: str | int) -> DecodedColumnIndex | None:
         """What is known of each data page of a column chunk: bounds, null counts, histograms of levels.
 
@@ -466,6 +470,7 @@ class File(BlockingFile):
             SchemaError: There is no such column or row group, no such word for `strings`, `limit` is no number of rows,
                 or `filters` have another form or a value of another kind than their column.
             FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
+            FileClosedError: The file was closed.
             ObjectChangedError: The object was replaced after it was opened.
             NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.

@@ -16,7 +16,7 @@ from resilient_pq.arrow.types.arrow_schema import ColumnFields
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import Where, located
+from resilient_pq.errors import FileClosedError, Where, located
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
@@ -93,6 +93,7 @@ class File(IndexedFile):
         self._how = how
         self._options = how.options
         self._owns_store = owns_store
+        self._closed = False
         self._row_groups = RowGroupReader(self.objects, how, limits)
 
     # -- facts about the file -------------------------------------------------------------------
@@ -194,10 +195,12 @@ class File(IndexedFile):
             SchemaError: There is no such column or row group, no such word for `strings`, `limit` is no number of rows,
                 or `filters` have another form or a value of another kind than their column.
             FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
+            FileClosedError: The file was closed.
             ObjectChangedError: The object was replaced after it was opened.
             NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.
         """
+        self._check_open()
         with located(Where(key=self.url)):
             query = ReadQuery(columns, row_groups, filters, limit, strings)
             request = await off_loop(self.contents.num_chunks, self._request, query)
@@ -272,6 +275,7 @@ class File(IndexedFile):
 
     def jobs(self, query: ReadQuery) -> tuple[Callable[[], Field], Jobs]:
         """A function that gives the struct of the rows, and the reads of a stream, of whole row groups, in order."""
+        self._check_open()
         with located(Where(key=self.url)):
             wanted = row_groups_wanted(self.contents, query.row_groups)
             # The query is checked now; types and byte ranges are looked up when rows are read.
@@ -382,8 +386,16 @@ class File(IndexedFile):
 
     # -- ending ----------------------------------------------------------------------------------
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FileClosedError("the file is closed", where=Where(key=self.url))
+
     async def close(self) -> None:
-        """Let go of the store's connections, and of most of the memory that is kept for what is read next."""
+        """Let go of the store's connections, and of most of the memory that is kept for what is read next.
+
+        What is known of the file stays; nothing more can be read. A second call does nothing.
+        """
+        self._closed = True
         memory_pool.give_back(keep=_KEPT_WHEN_CLOSED)
         if self._owns_store:
             await self._store.close()
