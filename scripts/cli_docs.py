@@ -18,6 +18,7 @@ VERBS = (
     "inspect",
     "check",
     "recover",
+    "seal",
     "protect",
     "repair",
     "metadata",

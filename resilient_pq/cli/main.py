@@ -18,6 +18,7 @@ from resilient_pq.cli import (
     metadata_verb,
     parity,
     recover_verb,
+    seal_verb,
     uploads,
     write_verb,
 )
@@ -42,6 +43,7 @@ VERBS = (
     inspect_verb,
     check_verb,
     recover_verb,
+    seal_verb,
     *parity.VERBS,
     metadata_verb,
     *uploads.VERBS,

@@ -211,8 +211,9 @@ async def _recover(
             )
     except rpq.NothingToRecoverError as error:
         if isinstance(error.report, rpq.Report):
-            report_lines.show_recovery(output, error.report)
-            await _save(output, html, error.report)
+            report = output.reached.lead_to(error.report)
+            report_lines.show_recovery(output, report)
+            await _save(output, html, report)
         output.note(error.message, label="error")
         if error.hint is not None:
             output.note(error.hint, label="hint")
