@@ -24,7 +24,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
@@ -39,6 +39,7 @@ from resilient_pq.loop_portal import portal as _loop
 from resilient_pq.public_names import *
 from resilient_pq.version import __version__ as __version__
 from resilient_pq.writer.lifecycle import WriterLifecycle
+from resilient_pq.writer.row_pieces import row_pieces
 
 if not TYPE_CHECKING:  # type checkers go by the aliases
     __all__ = resilient_pq.__all__
@@ -68,7 +69,7 @@ def _adapt(value: Any) -> Any:
     if isinstance(value, File | Dataset | TrevniFile):
         return BlockingReader(value)
     if isinstance(value, Writer | DatasetWriter):
-        return Blocking(value)
+        return BlockingWriter(value)
     if inspect.ismethod(value):
         return _blocking(value)
     return value
@@ -95,7 +96,7 @@ def _rows(records: Records) -> Iterator[dict[str, Any]]:
 
 
 @overload
-def _blocking(function: Callable[P, Opening[WriterLifecycle]]) -> Callable[P, Blocking]: ...
+def _blocking(function: Callable[P, Opening[WriterLifecycle]]) -> Callable[P, BlockingWriter]: ...
 @overload
 def _blocking(function: Callable[P, Opening[File | Dataset | TrevniFile]]) -> Callable[P, BlockingReader]: ...
 @overload
@@ -174,6 +175,20 @@ class Blocking:
     ) -> None:
         """As the asynchronous object ends."""
         _loop.run(_await(self._target.__aexit__(kind, error, traceback)))
+
+
+class BlockingWriter(Blocking):
+    """A `Writer` or a `DatasetWriter` whose methods block."""
+
+    _target: Writer | DatasetWriter
+
+    def write(self, data: object) -> None:
+        """As of the asynchronous writer; iterators are asked for rows in the thread of the caller."""
+        if isinstance(data, AsyncIterable):
+            _loop.run(self._target.write(data))
+            return
+        for piece in row_pieces(data):
+            _loop.run(self._target.write(piece))
 
 
 class BlockingBatches(Iterator[Table]):
