@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -22,6 +22,7 @@ from resilient_pq.arrow.types.field import Field
 from resilient_pq.loop_portal import portal as _loop
 from resilient_pq.public_names import *
 from resilient_pq.writer.lifecycle import WriterLifecycle
+from resilient_pq.writer.row_pieces import row_pieces
 
 #: What an `Opening` opens, in an annotation.
 _OPENED: Final = re.compile(r"^Opening\[(.+)\]$")
@@ -155,6 +156,20 @@ class Blocking:
         _loop.run(_await(self._target.__aexit__(kind, error, traceback)))
 
 
+class BlockingWriter(Blocking):
+    """A `Writer` or a `DatasetWriter` whose methods block."""
+
+    _target: Writer | DatasetWriter
+
+    def write(self, data: object) -> None:
+        """Take rows as the asynchronous writer does; iterators are asked for them in the thread of the caller."""
+        if isinstance(data, AsyncIterable):
+            _loop.run(self._target.write(data))
+            return
+        for piece in row_pieces(data):
+            _loop.run(self._target.write(piece))
+
+
 class BlockingBatches(Iterator[Table]):
     """A stream of tables that blocks: an iterator, and an Arrow stream for whoever takes one.
 
@@ -283,7 +298,7 @@ def _twin(kind: type, base: type[Blocking]) -> type[Blocking]:
     members: dict[str, Any] = {"__doc__": said(kind.__doc__), "__module__": "resilient_pq.sync"}
     for name in dir(kind):
         member = inspect.getattr_static(kind, name)
-        if not name.startswith("_") and inspect.isfunction(member):
+        if not name.startswith("_") and inspect.isfunction(member) and not hasattr(base, name):
             members[name] = _method(name, blocking(member))
     return type(kind.__name__, (base,), members)
 
@@ -301,5 +316,5 @@ def _method(name: str, like: Callable[..., Any]) -> Callable[..., Any]:
 #: The classes whose objects callers that block get instead.
 TWINS: Final[Mapping[type, type[Blocking]]] = {
     **{kind: _twin(kind, BlockingReader) for kind in (File, Dataset, TrevniFile)},
-    **{kind: _twin(kind, Blocking) for kind in (Writer, DatasetWriter)},
+    **{kind: _twin(kind, BlockingWriter) for kind in (Writer, DatasetWriter)},
 }

@@ -83,6 +83,7 @@ from resilient_pq.recovery.report import Damage as Damage
 from resilient_pq.recovery.report import Finding as Finding
 from resilient_pq.recovery.report import Kept as Kept
 from resilient_pq.recovery.report import LostRegion as LostRegion
+from resilient_pq.recovery.report import OtherPolicy as OtherPolicy
 from resilient_pq.recovery.report import Outcome as Outcome
 from resilient_pq.recovery.report import Report as Report
 from resilient_pq.recovery.uploads.open_uploads import ResumeInfo as ResumeInfo

@@ -74,6 +74,7 @@ from resilient_pq.public_names import NotParquetError as NotParquetError
 from resilient_pq.public_names import NothingToRecoverError as NothingToRecoverError
 from resilient_pq.public_names import ObjectChangedError as ObjectChangedError
 from resilient_pq.public_names import ObjectInfo as ObjectInfo
+from resilient_pq.public_names import OtherPolicy as OtherPolicy
 from resilient_pq.public_names import OutOfMemoryError as OutOfMemoryError
 from resilient_pq.public_names import Outcome as Outcome
 from resilient_pq.public_names import ParquetWriter as ParquetWriter
@@ -196,8 +197,6 @@ class DatasetWriter:
     @property
     def num_bytes_buffered(self) -> int:
         """About what the rows of all open row groups take in memory; between calls no more than `row_group_bytes`."""
-    def write(self, data: object) -> None:
-        """Take rows, and publish the files that become full; returns when all rows are accepted."""
     def checkpoint(self) -> DatasetCheckpoint:
         """Write a checkpoint to every open file, and make all rows as durable as the store can."""
     def close(self) -> None:
@@ -208,6 +207,8 @@ class DatasetWriter:
     @property
     def closed(self) -> bool:
         """Whether the writer has ended, in whichever way."""
+    def write(self, data: object) -> None:
+        """Take rows; returns when they are accepted, waiting while too many bytes are on their way."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -371,8 +372,6 @@ class Writer:
     @property
     def last_checkpoint(self) -> Checkpoint:
         """The newest checkpoint that is stored, automatic ones included; until one is, the newest that was accepted."""
-    def write(self, data: object) -> None:
-        """Take rows; returns when they are accepted, waiting while too many bytes are on their way."""
     def add_key_value_metadata(self, metadata: Mapping[str, str]) -> None:
         """Add key-value metadata to the final footer; keys that are there are replaced."""
     def flush(self) -> None:
@@ -387,6 +386,8 @@ class Writer:
     @property
     def closed(self) -> bool:
         """Whether the writer has ended, in whichever way."""
+    def write(self, data: object) -> None:
+        """Take rows; returns when they are accepted, waiting while too many bytes are on their way."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -398,10 +399,10 @@ class Writer:
 def abort_upload(url: Location, *, upload_id: str | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> str:
     """Drop an upload that was left open, and all its parts: what it holds is lost."""
 
-def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
+def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: Progress | None=None) -> Report:
     """Read an object and say what is wrong with it; nothing is written."""
 
-def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
+def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
@@ -434,7 +435,7 @@ def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: 
 def protect(src: Location | list[Location], dst: Location | None=None, *, parity: float | str='5%', checksums_only: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Protection:
     """Write a sidecar from which damaged bytes of a file can be rebuilt; the file itself is only read."""
 
-def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain', storage_options: Mapping[str, Any] | None=None, **options: Any) -> Table:
+def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain', storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
     """Rows of a Parquet file as a table, which every Arrow library takes: ``pandas.DataFrame(table.to_pydict())``."""
 
 def recover(src: Location | Sequence[Location], dst: Location, *, on_damage: Literal['drop', 'null', 'columns', 'raise']='drop', schema: object | None=None, schema_from: Location | None=None, repair_bits: bool=False, keep_unplaced: bool=False, file_id: str | None=None, verify: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import nanoarrow
@@ -68,12 +68,30 @@ def open_source(data: object, expected: Field | None = None) -> BatchSource:
         return BatchSource(field, (Rows.of(array, field) for array in arrays))
     if isinstance(data, Mapping):
         return _from_columns(data, expected)
-    if isinstance(data, (list, tuple)) and all(isinstance(record, Mapping) for record in data):
-        return _from_records(data, expected)
+    if isinstance(data, (list, tuple)) and record_of(data) is None:
+        records = [record_of(record) for record in data]
+        other = next((row for row, record in enumerate(records) if record is None), None)
+        if other is None:
+            return _from_records([record for record in records if record is not None], expected)
+        raise SchemaError(
+            f"row {other} of the list is a {type(data[other]).__name__}",
+            hint="a list holds records: dicts, dataclasses or named tuples; columns come as a dict of lists",
+        )
     raise SchemaError(
         f"rows cannot be taken from an object of type {type(data).__name__}",
-        hint="pass an Arrow table or record batch, a dict of columns, or a list of dict records",
+        hint="pass an Arrow table or record batch, a dict of columns, a list of records, or an iterator of such",
     )
+
+
+def record_of(record: Any) -> Mapping[str, Any] | None:
+    """The values of a row by the names of its columns; None where it is no dict, dataclass or named tuple."""
+    if isinstance(record, Mapping):
+        return record
+    if is_dataclass(record) and not isinstance(record, type):
+        return {field.name: getattr(record, field.name) for field in fields(record)}
+    if isinstance(record, tuple) and hasattr(record, "_fields"):
+        return dict(zip(record._fields, record, strict=True))
+    return None
 
 
 def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:

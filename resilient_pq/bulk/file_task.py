@@ -19,7 +19,8 @@ from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import Location
 from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.damaged_object import SMALL_BYTES, SmallObject
-from resilient_pq.recovery.recover import RecoverOptions, salvage, salvage_if_sound
+from resilient_pq.recovery.recover import salvage, salvage_if_sound
+from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.recovery.report import Report
 
 DEFAULT_RECOVER_OPTIONS = RecoverOptions(make_folder=True)

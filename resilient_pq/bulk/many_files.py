@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -25,7 +26,8 @@ from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, RetryPolicy, Stores, with_retry
 from resilient_pq.io.resolve import Location
-from resilient_pq.recovery.recover import RecoverOptions
+from resilient_pq.recovery.check import with_checksums_required
+from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.units import MiB
 
 #: Files under way at one time: as many as a store answers requests at one time.
@@ -47,6 +49,7 @@ class FileResults(AsyncIterator[FileResult]):
 
     Attributes:
         verb: "check" or "recover".
+        require_checksums: Whether pages without a checksum are damage.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class FileResults(AsyncIterator[FileResult]):
         if max_files < 1:
             raise SchemaError(f"max_files is at least 1, and {max_files} is not")
         self.verb = verb
+        self.require_checksums = False
         self._tasks = tasks
         self._run = run
         # Other machines have their own memory.
@@ -118,7 +122,10 @@ class FileResults(AsyncIterator[FileResult]):
 
     async def _run_one(self, task: FileTask) -> tuple[FileTask, FileResult]:
         ready = await self._tasks.begin(task)
-        return ready, await (run_here if ready.refused is not None else self._run)(ready)
+        result = await (run_here if ready.refused is not None else self._run)(ready)
+        if self.require_checksums and result.report is not None:
+            result = replace(result, report=with_checksums_required(result.report))
+        return ready, result
 
 
 def _weight(task: FileTask) -> int:
@@ -133,6 +140,7 @@ def check_many(
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
+    require_checksums: bool = False,
     progress: RunProgress | None = None,
     run: RunFile = run_here,
 ) -> FileResults:
@@ -148,6 +156,7 @@ def check_many(
             are tried again.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
+        require_checksums: Count pages without a checksum as damage, as `check` does.
         progress: Called after each file with what was counted so far.
         run: How one file is done, see `resilient_pq.bulk.many_files`.
 
@@ -163,9 +172,11 @@ def check_many(
         StoreError: A store could not list.
     """
     storage_options = with_retry(storage_options, retry)
-    return each_of_many(
+    results = each_of_many(
         "check", urls, run, max_files=max_files, resume=resume, storage_options=storage_options, progress=progress
     )
+    results.require_checksums = require_checksums
+    return results
 
 
 def each_of_many(

@@ -11,7 +11,7 @@ from resilient_pq.errors import RecoveryError, StoreError, Where
 from resilient_pq.io import LocalStore, Stores
 from resilient_pq.io.location import Address
 from resilient_pq.io.resolve import Location
-from resilient_pq.recovery.recover import RecoverOptions
+from resilient_pq.recovery.recover_options import RecoverOptions
 
 
 @dataclass(frozen=True, slots=True)

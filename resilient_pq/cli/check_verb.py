@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 import resilient_pq as rpq
 from resilient_pq.bulk.name_pattern import split_pattern
 from resilient_pq.bulk.scope import names_pattern
@@ -29,6 +33,9 @@ EPILOG = epilog(
 def check(
     run: RunWork,
     urls: Urls,
+    require_checksums: Annotated[
+        bool, typer.Option("--require-checksums", help="Count pages without a checksum as damage: exit status 1.")
+    ] = False,
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
@@ -49,18 +56,19 @@ def check(
         return await many.run_one_or_many(
             urls,
             output.reached,
-            one=lambda: _check(output, urls[0]),
-            many=lambda: _check_many(output, urls, options),
+            one=lambda: _check(output, urls[0], require_checksums),
+            many=lambda: _check_many(output, urls, options, require_checksums),
             surely_many=resume is not None or scheduler is not None,
         )
 
     return run(work, urls)
 
 
-async def _check(output: Output, url: str) -> int:
+async def _check(output: Output, url: str, require_checksums: bool) -> int:
     with output.progress("checking") as meter:
         report = await rpq.check(
             url,
+            require_checksums=require_checksums,
             storage_options=output.reached.options,
             progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
         )
@@ -68,7 +76,7 @@ async def _check(output: Output, url: str) -> int:
     return report.exit_code
 
 
-async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> int:
+async def _check_many(output: Output, urls: list[str], options: ManyOptions, require_checksums: bool) -> int:
     more_to_be_had = False
 
     def look(result: rpq.FileResult) -> None:
@@ -82,6 +90,7 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions) -> 
                 named[0] if len(urls) == 1 else named,
                 max_files=worker.max_files,
                 resume=options.resume,
+                require_checksums=require_checksums,
                 storage_options=output.reached.options,
                 progress=many.update_meter(meter),
                 run=worker.run,

@@ -177,6 +177,14 @@ def parse_schema(text: str) -> str:
         raise typer.BadParameter(f"{text[1:]!r} cannot be read: {reason}", param_hint="--schema") from None
 
 
+def parse_delimiter(text: str) -> str:
+    """One character; ``tab`` or ``\\t`` is a tab."""
+    text = "\t" if text in ("\\t", "tab") else text
+    if len(text) != 1 or not text.isascii() or text in '"\r\n':
+        raise typer.BadParameter(f"{text!r} is not one ASCII character", param_hint="--delimiter")
+    return text
+
+
 SchemaText = Annotated[
     str | None,
     typer.Option(

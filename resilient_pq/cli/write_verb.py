@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
 
 import resilient_pq as rpq
+from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
+from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.input.input_rows import InputRows, open_rows
+from resilient_pq.cli.input.input_rows import BLOCK_BYTES, InputRows, open_rows
+from resilient_pq.cli.input.text_parser import TextOptions
+from resilient_pq.cli.input.text_types import parse_types
 from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import size_option, split_names
+from resilient_pq.cli.shared_options import parse_delimiter, parse_schema, size_option, split_names
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.shell_commands import command
+from resilient_pq.writer.write_options import EncoderOptions
+
+OpenSource = Callable[..., AbstractAsyncContextManager[InputRows]]
 
 NAME = "write"
 EPILOG = epilog(
@@ -33,8 +43,8 @@ Src = Annotated[
     str,
     typer.Argument(
         metavar="SRC",
-        help="A .csv, .jsonl, .ndjson, .parquet, .arrow or .feather file, the URL of a Parquet file, or - for"
-        " an Arrow IPC stream or JSON lines on stdin.",
+        help="A .csv, .tsv, .jsonl, .ndjson, .parquet, .arrow or .feather file, text also with .gz or .zst, the URL of"
+        " a Parquet file, or - for stdin: an Arrow IPC stream, JSON lines, or what --format says.",
     ),
 ]
 Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")]
@@ -53,6 +63,33 @@ ResumeDataset = Annotated[
     bool,
     typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
 ]
+Form = Annotated[
+    Literal["csv", "tsv", "jsonl", "arrow", "parquet"] | None,
+    typer.Option("--format", help="The form of SRC, where its ending does not say it."),
+]
+Types = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN=TYPE,...", help="Types of columns of CSV or JSON: zip=string,ts=timestamp[ms]."),
+]
+SchemaOfText = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        metavar="FILE",
+        help="The types of all columns of CSV or JSON, as `rpq inspect FILE --schema` shows them: a file, or the text.",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER", parser=parse_delimiter, help="CSV: what separates values, if not a comma; tab for a tab."
+    ),
+]
+Null = Annotated[
+    list[str] | None,
+    typer.Option("--null", metavar="TEXT", help="CSV: what stands for null, in text too; may be repeated."),
+]
+NoHeader = Annotated[bool, typer.Option("--no-header", help="CSV: the first row has values; columns are f0, f1, ...")]
 
 
 @verb(NAME)
@@ -68,20 +105,31 @@ def write(
     roll_seconds: RollSeconds = None,
     name: FileNames = None,
     resume: ResumeDataset = False,
+    form: Form = None,
+    types: Types = None,
+    schema: SchemaOfText = None,
+    delimiter: Delimiter = None,
+    null: Null = None,
+    no_header: NoHeader = False,
     **given: Any,
 ) -> int:
     """Write rows to resilient Parquet files.
 
     Rows are streamed: memory is bounded by the row group, whatever the size of the input. DST appears when it is
-    complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. CSV and
-    JSON lines are read by pyarrow with its defaults (pip install 'resilient_pq[ingest]'); their types are taken
-    from the first 8 MiB, or from what comes in a third of --max-unstored-seconds. A source that stops keeps no row that
-    came whole from being stored in time; only on Windows the last rows wait until more come.
+    complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. A source that
+    stops keeps no row that came whole from being stored in time; only on Windows the last rows wait until more come.
+
+    Types of CSV and JSON lines are taken from the first 8 MiB, or from what comes in a third of
+    --max-unstored-seconds, and only where they keep what is written: 03324 and +47 stay text. In columns that are no
+    text, empty values, NA, null, nan and the like are null; in text nothing is but what --null names. With pyarrow
+    (pip install 'resilient_pq[ingest]') the same is read faster.
 
     With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
     interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
     """
     settings = chosen_options(given)
+    text = _text_options(types, schema, delimiter, null, no_header)
+    reading = partial(open_rows, src, form=form, text_options=text)
     rolling = {
         "partition_by": split_names(partition_by, "--partition-by"),
         "roll_rows": roll_rows,
@@ -90,10 +138,42 @@ def write(
         "name": name,
     }
     rolling = {name: value for name, value in rolling.items() if value is not None}
-    if not rolling and not resume:
-        return run(lambda output: _write_file(output, src, dst, {**settings, "mode": mode}), [dst])
     create: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
-    return run(lambda output: _write_dataset(output, src, partial(create, dst, **settings, **rolling)), [dst])
+
+    async def work(output: Output) -> int:
+        EncoderOptions(**settings)  # wrong ones are told of before anything is read
+        if not rolling and not resume:
+            return await _write_file(output, reading, dst, {**settings, "mode": mode})
+        return await _write_dataset(output, reading, partial(create, dst, **settings, **rolling))
+
+    return run(work, [dst])
+
+
+def _text_options(
+    types: str | None, schema: str | None, delimiter: str | None, null: list[str] | None, no_header: bool
+) -> TextOptions | None:
+    """What was said of text; None where nothing was."""
+    if not any((types, schema, delimiter is not None, null, no_header)):
+        return None
+    if types and schema:
+        raise typer.BadParameter("--schema has the types of all columns: --types cannot be beside it")
+    fields = {}
+    try:
+        fields = parse_types(types or "")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--types") from None
+    if schema is not None:
+        text = parse_schema(schema if schema.startswith("@") or "{" in schema else f"@{schema}")
+        columns = Field.of(schema_to_arrow(Schema.parse(text))).children
+        fields = {column.name: column for column in columns}
+    return TextOptions(
+        BLOCK_BYTES,
+        delimiter=delimiter,
+        header=not no_header,
+        nulls=tuple(null or ()),
+        types=fields,
+        whole_schema=schema is not None,
+    )
 
 
 def _block_seconds(max_unstored_seconds: float | None) -> float | None:
@@ -101,35 +181,34 @@ def _block_seconds(max_unstored_seconds: float | None) -> float | None:
     return None if max_unstored_seconds is None else max_unstored_seconds / 3
 
 
-async def _write_file(output: Output, src: str, dst: str, settings: Mapping[str, Any]) -> int:
+async def _write_file(output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any]) -> int:
     began = time.monotonic()
     options = output.reached.options
-    reading = open_rows(src, storage_options=options, block_seconds=_block_seconds(settings["max_unstored_seconds"]))
-    async with reading as rows:
+    waiting = _block_seconds(settings["max_unstored_seconds"])
+    async with _rows(output, open_source(storage_options=options, block_seconds=waiting)) as (rows, meter):
         creation = rpq.create(dst, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
-            await _feed(output, rows, writer)
+            await _feed(meter, rows, writer)
     async with rpq.open(dst, storage_options=options) as file:
         _report(output, file, time.monotonic() - began, writer.num_bytes_resent)
     return ExitCode.SOUND
 
 
 async def _write_dataset(
-    output: Output, src: str, create: partial[AbstractAsyncContextManager[rpq.DatasetWriter]]
+    output: Output, open_source: OpenSource, create: partial[AbstractAsyncContextManager[rpq.DatasetWriter]]
 ) -> int:
     began = time.monotonic()
-    reading = open_rows(
-        src,
+    reading = open_source(
         storage_options=output.reached.options,
         # The days of JSON, "2026-08-01", are read as times, which name no partitions.
         as_written=create.keywords.get("partition_by", ()),
         block_seconds=_block_seconds(create.keywords["max_unstored_seconds"]),
     )
-    async with reading as rows:
+    async with _rows(output, reading) as (rows, meter):
         creation = create(rows.schema, metadata=rows.metadata, storage_options=output.reached.options)
         async with creation as writer:
             completed = writer.files
-            await _feed(output, rows, writer)
+            await _feed(meter, rows, writer)
     published = writer.files[len(completed) :]
     files, size = wording.counted(len(published), "file"), sum(file.size for file in published)
     num_rows = sum(file.num_rows for file in published)
@@ -154,11 +233,25 @@ def _file_json(file: rpq.DatasetFile) -> dict[str, Any]:
     return {"url": file.url, "partition": file.partition, "rows": file.num_rows, "size": file.size}
 
 
-async def _feed(output: Output, rows: InputRows, writer: rpq.Writer | rpq.DatasetWriter) -> None:
+@asynccontextmanager
+async def _rows(
+    output: Output, reading: AbstractAsyncContextManager[InputRows]
+) -> AsyncIterator[tuple[InputRows, Meter]]:
+    """The rows of an opened source, and the meter, which shows itself while the first rows are looked at."""
     with output.progress("writing") as meter:
-        async for batch, share in rows.batches:
-            await writer.write(batch)
-            meter.update(share, wording.counted(writer.num_rows, "row"))
+        shown = asyncio.get_running_loop().call_later(0.4, meter.update, None, "reading the first rows")
+        try:
+            async with reading as rows:
+                shown.cancel()
+                yield rows, meter
+        finally:
+            shown.cancel()
+
+
+async def _feed(meter: Meter, rows: InputRows, writer: rpq.Writer | rpq.DatasetWriter) -> None:
+    async for batch, share in rows.batches:
+        await writer.write(batch)
+        meter.update(share, wording.counted(writer.num_rows, "row"))
 
 
 def _report(output: Output, file: rpq.File, seconds: float, resent: int) -> None:

@@ -21,7 +21,7 @@ from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import READING, WRITING, Stores
 from resilient_pq.io.location import shown
 from resilient_pq.loop_portal import portal
-from resilient_pq.recovery.recover import RecoverOptions
+from resilient_pq.recovery.recover_options import RecoverOptions
 
 #: Files of a batch that are looked at at one time: those of an object store are mostly waited for.
 _AT_ONCE = 4

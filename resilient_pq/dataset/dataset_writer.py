@@ -107,23 +107,7 @@ class DatasetWriter(WriterLifecycle):
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def write(self, data: object) -> None:
-        """Take rows, and publish the files that become full; returns when all rows are accepted.
-
-        Args:
-            data: As of `Writer.write`, with the columns of the partitions.
-
-        Raises:
-            SourceError: A stream failed while it handed over its rows; the writer has failed, too.
-            SchemaError: The data do not fit the schema; no row of the batch at fault is taken. Or a value cannot name a
-                partition; a batch of more than 16 MiB is split in pieces, and those before it are taken then, as
-                `num_rows` tells.
-            AlreadyExistsError: Another sink of this name has written a file of the data set; this one has failed.
-            StoreError: The store refused; the writer has failed.
-            WriterFencedError: Another sink has taken over; this one has failed.
-            WriterClosedError: The writer has ended.
-            WriterFailedError: An earlier call failed.
-        """
+    async def _write(self, data: object) -> None:
         async with self._lock:
             self._check_open()
             with located(Where(key=self.url)):

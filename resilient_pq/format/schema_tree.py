@@ -101,6 +101,11 @@ class Leaf:
         """The path with dots: how a user names the column."""
         return ".".join(self.path)
 
+    @property
+    def is_flat_text(self) -> bool:
+        """Whether values are strings, outside of lists."""
+        return self.node.logical == logical.Plain("STRING") and not self.max_repetition_level
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:

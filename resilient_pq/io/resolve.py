@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from resilient_pq.errors import NOWHERE, SchemaError, StoreError, Where
+from resilient_pq.io.file_object_store import store_of
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.location import Address, is_shown, mistyped, shown
 from resilient_pq.io.protocols import ReadStore, WriteStore
@@ -186,6 +187,8 @@ class Stores:
         """As `resolve`; file systems of fsspec are made in a thread, as their imports take long, and some connect."""
         if isinstance(location, tuple):
             return location
+        if not isinstance(location, str | os.PathLike):
+            return store_of(location)
         if _is_of_fsspec(location):
             return await asyncio.to_thread(self.resolve, location, bucket_alone=bucket_alone)
         return self.resolve(location, bucket_alone=bucket_alone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, StoreError
@@ -12,8 +13,17 @@ from resilient_pq.parity.group_repair import GroupRepair
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
+from resilient_pq.parity.sidecar_index import padded
 
 log = logging.getLogger("resilient_pq.parity")
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedBlocks:
+    """Blocks that are not whole in their place, and those of them that can be had all the same."""
+
+    num_damaged: int
+    num_repairable: int
 
 
 class HealedStore(SubstituteStore):
@@ -44,6 +54,17 @@ class HealedStore(SubstituteStore):
             log.info("%s: no parity can be used: %s", store.url_of(info.key), error.message)
             return None
         return cls(store, info, sidecar, data, sidecar.member_number(info.key))
+
+    async def examine(self) -> ExaminedBlocks | None:
+        """Compare all blocks of the object with the sidecar; None where that has a copy instead of checksums."""
+        if self._mirror is not None:
+            return None
+        end = self._place.start + padded(self._place.size)
+        groups = [each for each in self._groups if each.extent.start < end and self._place.start < each.extent.end]
+        for group in groups:
+            await group.examine()
+        damaged = sum(group.num_damaged for group in groups)
+        return ExaminedBlocks(damaged, damaged - sum(group.num_not_rebuilt for group in groups))
 
     @property
     def num_blocks_rebuilt(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from resilient_pq.damage.on_damage import OnDamage
@@ -10,6 +11,7 @@ from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
@@ -17,6 +19,7 @@ from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
+from resilient_pq.recovery.rewrite.other_policy import better_policy
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome, retain_rows
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
@@ -33,6 +36,7 @@ async def check(
     *,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
+    require_checksums: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Read an object and say what is wrong with it; nothing is written.
@@ -44,6 +48,7 @@ async def check(
         url: A URL, a path, or a pair of a store and a key in it.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
+        require_checksums: Count pages without a checksum as damage: a file that has such pages is not "sound".
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
@@ -59,8 +64,52 @@ async def check(
         with located(Where(key=source.url)):
             reconstruction = await reconstruct(source)
             if reconstruction.contents is not None and reconstruction.contents.data_files:
-                return await _check_summary(source, reconstruction.contents, progress)
-            return await _check(reconstruction, progress)
+                report = await _check_summary(source, reconstruction.contents, progress)
+            else:
+                report = await _check_parity(source, await _check(reconstruction, progress))
+            return with_checksums_required(report) if require_checksums else report
+
+
+def with_checksums_required(report: Report) -> Report:
+    """A report in which pages without a checksum are damage."""
+    if not report.pages_decoded:
+        return report
+    missing = f"{report.pages_decoded:,} of {report.num_pages:,} pages have no checksum: a changed value is not seen"
+    finding = Finding(Damage.UNVERIFIED, missing, Where(), costs_rows=False)
+    outcome = Outcome.DAMAGED if report.outcome is Outcome.SOUND else report.outcome
+    return replace(report, outcome=outcome, findings=(*report.findings, finding))
+
+
+async def _check_parity(source: DamagedObject, report: Report) -> Report:
+    """The report with what a sidecar says: of bytes without checksums, and whether a repair brings all back."""
+    if report.outcome is Outcome.SOUND and not report.pages_decoded:
+        return report
+    view = await HealedStore.find(source.store, source.info)
+    examined = None if view is None else await view.examine()
+    if view is None or examined is None or not examined.num_damaged:
+        return report
+    return _with_parity(report, source.url, examined.num_damaged, examined.num_repairable, is_bound=view.is_bound)
+
+
+def _with_parity(report: Report, url: str, num_damaged: int, num_repairable: int, *, is_bound: bool) -> Report:
+    """The report with the blocks that a sidecar finds damaged; `is_bound`: it was made for this version of the file."""
+    repairable = num_repairable == num_damaged
+    if report.outcome is Outcome.SOUND:
+        if not is_bound:
+            return report  # the file was written anew after its sidecar
+        changed = f"{num_damaged:,} blocks are not as they were when the file was protected"
+        finding = Finding(Damage.CORRUPT, changed, Where(), costs_rows=True)
+        report = replace(report, outcome=Outcome.DAMAGED, findings=(*report.findings, finding))
+    if not is_bound and not repairable:
+        return report
+    following = (command("repair", url, recovered_name(url, "repaired")),) if repairable else ()
+    return replace(
+        report,
+        outcome=Outcome.DAMAGED if repairable else report.outcome,
+        blocks_damaged=num_damaged,
+        blocks_repairable=num_repairable,
+        next=(*following, *report.next),
+    )
 
 
 async def check_if_sound(url: Location) -> Report | None:
@@ -88,13 +137,22 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
     rows = await off_loop(
         num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.DROP
     )
+    nulls = await off_loop(
+        num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.NULL
+    )
+    other = better_policy(contents.schema, rows, nulls) if verification.scanned else None
     outcome = _outcome(reconstruction.source, contents, reconstruction.error, findings)
     expected = contents.num_rows or reconstruction.error is not None or contents.state is FileState.IN_PROGRESS
     if not rows.num_rows and expected:
         outcome = Outcome.NOTHING
-    return await off_loop(
+    report = await off_loop(
         num_chunks, _report, reconstruction.source, contents, outcome, rows, findings, verification.seen
     )
+    if other is None:
+        return report
+    source = reconstruction.source
+    recovery = (*command("recover", source.url, recovered_name(source.url)), "--on-damage", other.on_damage)
+    return replace(report, other_policy=other, next=(recovery,) if lasts(source.url) else ())
 
 
 def _outcome(source: DamagedObject, contents: Contents, error: FormatError | None, findings: list[Finding]) -> Outcome:

@@ -7,11 +7,10 @@ written, so there is no output where nothing can be kept. What a store copies by
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import (
@@ -35,7 +34,9 @@ from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
 from resilient_pq.recovery.evidence.strategy import Strategy
 from resilient_pq.recovery.ledger.ledger_build import build_empty_ledger, build_ledger
 from resilient_pq.recovery.ledger.ledger_model import Ledger
-from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
+from resilient_pq.recovery.recover_options import RecoverOptions
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, OtherPolicy, Outcome, Report
+from resilient_pq.recovery.rewrite.other_policy import better_policy
 from resilient_pq.recovery.rewrite.output_object import Copied, OutputContents, may_be_unread, publish
 from resilient_pq.recovery.rewrite.retained_rows import find_guessed_numbers, retain_rows
 from resilient_pq.recovery.rewrite.split_columns import publish_columns, targets_of
@@ -47,8 +48,6 @@ from resilient_pq.recovery.verification.verification import Verification, verify
 from resilient_pq.shell_commands import command
 
 log = logging.getLogger("resilient_pq.recovery")
-
-_FILE_ID = re.compile("[0-9a-fA-F]{32}")
 
 
 async def recover(
@@ -129,34 +128,8 @@ async def recover(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RecoverOptions:
-    """How files are recovered: what `recover` takes, and what a recovery of many files needs besides.
-
-    Attributes:
-        only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
-        make_folder: Make the folder of the output where there is none.
-    """
-
-    on_damage: str = "drop"
-    schema: object | None = None
-    schema_from: Location | None = field(default=None, repr=False)  # a URL may have secrets in it
-    repair_bits: bool = False
-    keep_unplaced: bool = False
-    file_id: str | None = None
-    verify: bool = False
-    overwrite: bool = False
-    only_damaged: bool = False
-    make_folder: bool = False
-
-    @property
-    def id_of_file(self) -> bytes | None:
-        """`file_id` as bytes."""
-        if self.file_id is None:
-            return None
-        if _FILE_ID.fullmatch(self.file_id) is None:
-            raise SchemaError(f"{self.file_id!r} is no file id", hint="a file id has 32 hexadecimal digits")
-        return bytes.fromhex(self.file_id)
+#: A policy that keeps more, and the command that asks for it.
+_OtherTry: TypeAlias = tuple[OtherPolicy | None, tuple[tuple[str, ...], ...]]
 
 
 async def salvage(
@@ -196,7 +169,9 @@ async def salvage(
             reconstruction, alternates = await merge_copies(copies)
             repair = with_bit_turned_back if options.repair_bits else None
             salvage_options = SalvageOptions(alternates, repair, options.keep_unplaced)
-            request = _Request(target, policy, options.verify, salvage_options, options.only_damaged)
+            request = _Request(
+                target, policy, options.verify, salvage_options, options.only_damaged, again=options.words
+            )
             report = await _recover(reconstruction, request, progress)
             assert report is not None
             return report
@@ -222,7 +197,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a caller wants of a recovery."""
+    """What a caller wants of a recovery; `again` are its options as words of the command line."""
 
     target: Target
     on_damage: OnDamage
@@ -230,6 +205,7 @@ class _Request:
     options: SalvageOptions
     only_damaged: bool
     only_sound: bool = False
+    again: tuple[str, ...] = ()
 
 
 async def _recover(reconstruction: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
@@ -242,8 +218,8 @@ async def _recover(reconstruction: Reconstruction, request: _Request, progress: 
     output = await off_loop(num_chunks, _choose_output, reconstruction, verification, request.on_damage)
     if request.only_sound and not output.sound:
         return None
-    _refuse_losses(output, request.on_damage)
-    report = await off_loop(num_chunks, _report, output, request.target)
+    _refuse_losses(output, request)
+    report = await off_loop(num_chunks, _report, output, request)
     if request.only_damaged and output.sound:
         return replace(report, next=(), kept=Kept(None, 0, 0, 0))
     if request.on_damage is OnDamage.COLUMNS and not output.sound:
@@ -311,15 +287,18 @@ def _choose_output(reconstruction: Reconstruction, verification: Verification, o
     rows = retain_rows(reconstruction.contents.schema, row_groups, scanned, policy)
     lost = tuple(sorted((*rows.lost, *verification.lost), key=lambda region: region.start))
     ledger = build_ledger(reconstruction, verification, rows, on_damage)
-    return OutputContents(reconstruction, verification, rows, lost, ledger, findings)
+    schema, other = reconstruction.contents.schema, None
+    if policy is OnDamage.DROP and scanned:
+        other = better_policy(schema, rows, retain_rows(schema, row_groups, scanned, OnDamage.NULL))
+    return OutputContents(reconstruction, verification, rows, lost, ledger, findings, other)
 
 
-def _refuse_losses(output: OutputContents, on_damage: OnDamage) -> None:
+def _refuse_losses(output: OutputContents, request: _Request) -> None:
     """Raise where no row group is left of a file that had some, and where losses are an error."""
     ledger, reconstruction = output.ledger, output.reconstruction
     if not output.rows.row_groups and not (reconstruction.error is None and ledger.is_complete):
-        raise _nothing_to_recover(reconstruction, output.findings, ledger)
-    if on_damage is OnDamage.RAISE and not ledger.is_complete:
+        raise _nothing_to_recover(reconstruction, output.findings, ledger, _other_command(output, request))
+    if request.on_damage is OnDamage.RAISE and not ledger.is_complete:
         raise RowsLostError(
             f"{_describe_losses(ledger)}, and on_damage is 'raise'; nothing was written",
             where=Where(key=reconstruction.source.url),
@@ -327,7 +306,7 @@ def _refuse_losses(output: OutputContents, on_damage: OnDamage) -> None:
         )
 
 
-def _report(output: OutputContents, target: Target) -> Report:
+def _report(output: OutputContents, request: _Request) -> Report:
     """The report of what is written: its numbers and its outcome are those of the ledger."""
     reconstruction, ledger = output.reconstruction, output.ledger
     assert reconstruction.contents is not None
@@ -340,11 +319,22 @@ def _report(output: OutputContents, target: Target) -> Report:
         num_row_groups=len(output.rows.row_groups),
         size=reconstruction.source.info.size,
         findings=output.findings,
-        next=(command("check", target.url),),
+        next=(command("check", request.target.url), *_other_command(output, request)[1]),
         schema=str(reconstruction.contents.schema),
         schema_from=reconstruction.schema_from,
-        kept=Kept(target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),
+        kept=Kept(request.target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),
+        other_policy=output.other_policy,
     )
+
+
+def _other_command(output: OutputContents, request: _Request) -> _OtherTry:
+    """The policy that keeps far more rows, and the command that asks for it; none where there is no such policy."""
+    other = output.other_policy
+    if other is None:
+        return None, ()
+    url, target = output.reconstruction.source.url, request.target.url
+    overwrite = ("--overwrite",) if output.rows.row_groups else ()
+    return other, ((*command("recover", url, target), *request.again, "--on-damage", other.on_damage, *overwrite),)
 
 
 def _describe_losses(ledger: Ledger) -> str:
@@ -354,9 +344,12 @@ def _describe_losses(ledger: Ledger) -> str:
 
 
 def _nothing_to_recover(
-    reconstruction: Reconstruction, findings: Sequence[Finding], ledger: Ledger | None
+    reconstruction: Reconstruction,
+    findings: Sequence[Finding],
+    ledger: Ledger | None,
+    another: _OtherTry = (None, ()),
 ) -> NothingToRecoverError:
-    source, contents = reconstruction.source, reconstruction.contents
+    (other, following), source, contents = another, reconstruction.source, reconstruction.contents
     size = source.info.size
     reason = findings[0].message if findings else "no row group is whole"
     damage = findings[0].damage if findings else Damage.UNFINISHED
@@ -370,11 +363,13 @@ def _nothing_to_recover(
         findings=tuple(findings),
         schema=None if contents is None else str(contents.schema),
         kept=Kept(None, 0, 0, None, lost, ledger=ledger or build_empty_ledger(source, reason)),
+        other_policy=other,
+        next=following,
     )
-    where = Where(key=source.url)
-    return NothingToRecoverError(
-        f"nothing to recover: {reason}", report=report, where=where, hint=_hint_at_schema(reconstruction)
-    )
+    where, hint = Where(key=source.url), _hint_at_schema(reconstruction)
+    if other is not None:
+        hint = f"on_damage={other.on_damage!r} (--on-damage {other.on_damage}) keeps {other}"
+    return NothingToRecoverError(f"nothing to recover: {reason}", report=report, where=where, hint=hint)
 
 
 def _hint_at_schema(reconstruction: Reconstruction) -> str | None:

@@ -108,6 +108,34 @@ class Kept:
     outputs: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class OtherPolicy:
+    """What another `on_damage` would keep of a file.
+
+    Attributes:
+        on_damage: Its name, as `recover` takes it.
+        num_rows: Rows that it keeps.
+        columns: By the path of each leaf column, the share of these rows that have their value, 0.0 to 1.0.
+    """
+
+    on_damage: str
+    num_rows: int
+    columns: Mapping[str, float]
+
+    def __str__(self) -> str:
+        """The rows, and how much of each column is there."""
+        whole = [name for name, share in self.columns.items() if share == 1]
+        parts = [f"{', '.join(whole)} whole"] if whole else []
+        for name, share in self.columns.items():
+            if share < 1:
+                parts.append(f"{name} {share:.0%}" if share else f"{name} lost")
+        return f"{self.num_rows:,} rows: {', '.join(parts)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As in docs/json.md."""
+        return {"on_damage": self.on_damage, "rows": self.num_rows, "columns": dict(self.columns)}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """What was found, and what to do next.
@@ -129,6 +157,9 @@ class Report:
             check.
         pages_decoded: Of these, the pages that have none: they were decoded, and a changed value would not be seen.
         notes: More for people: which uploads are open for the name of the output, and how to remove them.
+        other_policy: Another `on_damage` that keeps more than ten times as many rows; None where there is none.
+        blocks_damaged: Blocks that are not as they were when the sidecar beside the file was made; None without one.
+        blocks_repairable: Those of them that `repair` can bring back.
     """
 
     verb: str
@@ -145,6 +176,9 @@ class Report:
     pages_verified: int | None = None
     pages_decoded: int | None = None
     notes: tuple[str, ...] = ()
+    other_policy: OtherPolicy | None = None
+    blocks_damaged: int | None = None
+    blocks_repairable: int | None = None
 
     def __repr__(self) -> str:
         """What was found, in a line."""
@@ -161,6 +195,8 @@ class Report:
             lost = self.kept.rows_lost
             lines.append(f"lost: {'rows that cannot be counted' if lost is None else counted(lost, 'row')}")
             lines += [f"written: {url}" for url in (self.kept.output, *self.kept.outputs.values()) if url is not None]
+        if self.other_policy is not None:
+            lines.append(f"on_damage={self.other_policy.on_damage!r} keeps {self.other_policy}")
         found = [f"{finding.damage}: {finding.message} ({finding.where})" for finding in self.findings]
         lines += found[:_SHOWN_FINDINGS]
         if len(found) > _SHOWN_FINDINGS:
@@ -181,6 +217,11 @@ class Report:
     @property
     def _rows(self) -> str:
         return f"{counted(self.num_rows, 'row')} in {counted(self.num_row_groups, 'row group')}"
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that were verified or decoded."""
+        return (self.pages_verified or 0) + (self.pages_decoded or 0)
 
     @property
     def exit_code(self) -> int:
@@ -207,8 +248,11 @@ class Report:
             "next": [list(command) for command in self.next],
             "schema": self.schema,
         }
+        if self.verb in ("check", "recover"):
+            document["other_policy"] = None if self.other_policy is None else self.other_policy.to_json()
         if self.pages_verified is not None:
             document |= {"pages_verified": self.pages_verified, "pages_decoded": self.pages_decoded}
+            document |= {"blocks_damaged": self.blocks_damaged, "blocks_repairable": self.blocks_repairable}
         if self.kept is not None:
             document |= {
                 "rows_kept": self.kept.num_rows,
@@ -231,9 +275,9 @@ def rows_lost(regions: Sequence[LostRegion]) -> int | None:
     return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
 
 
-def recovered_name(url: str) -> str:
-    """A name for the recovered object: beside the damaged one, but here where that is on a web server."""
+def recovered_name(url: str, done: str = "recovered") -> str:
+    """A name for the recovered, or repaired, object: beside the damaged one, but here where that is on a web server."""
     base = without_query(url).removesuffix(".partial")
     if is_web(base):
         base = base.rpartition("/")[2]
-    return f"{base.removesuffix('.parquet')}.recovered.parquet"
+    return f"{base.removesuffix('.parquet')}.{done}.parquet"

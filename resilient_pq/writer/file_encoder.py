@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -16,6 +17,7 @@ from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.errors import EncodingError, SchemaError, Where, located
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide, encode_chunk
 from resilient_pq.format.pages.chunk_options import ChunkOptions
+from resilient_pq.format.pages.encoding_choice import Choose, choose
 from resilient_pq.format.pages.open_chunk import OpenChunk
 from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 from resilient_pq.format.schema_tree import Leaf
@@ -23,6 +25,7 @@ from resilient_pq.format.sorting import is_sorted
 from resilient_pq.writer import cut_policy
 from resilient_pq.writer.column_options import sorting_columns
 from resilient_pq.writer.cut_policy import WriteProgress
+from resilient_pq.writer.dictionary_use import DictionaryUse
 from resilient_pq.writer.file_layout import Buffers, FileLayout
 from resilient_pq.writer.write_options import EncoderOptions
 
@@ -38,7 +41,7 @@ class ClosedRowGroup:
     num_rows: int
     num_chunks: int  # its column chunks
     #: What encodes its column chunks, some at a time, and the bytes of rows that are free then; to be taken out,
-    #: as nothing else holds the rows. The calls may be made in any threads, and side by side, and are given what
+    #: as nothing else holds the rows. The calls are begun in their order, in any threads, and are given what
     #: may make some of their own side by side; what they return goes to `FileLayout.chunk` in their order, and
     #: then `FileEncoder.end_row_group` completes the row group.
     calls: deque[tuple[Callable[[SideBySide], list[EncodedChunk]], int]]
@@ -61,12 +64,16 @@ class FileEncoder:
         self.num_rows_taken = layout.num_rows
         self._options = options
         self._chunk_options = options.chunk_options(schema)
+        self._dictionaries = [
+            DictionaryUse(stored) if leaf.is_flat_text and chunk.keeps_dictionaries else None
+            for leaf, chunk, stored in zip(schema.leaves, self._chunk_options, layout.stored_dictionaries, strict=True)
+        ]
         order = options.write.sorting_columns
         self._sorting = [] if order is None else sorting_columns(schema, order)
         self._open = [OpenChunk(leaf) for leaf in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
-        self._num_closed = len(layout.row_groups)
+        self._num_stored = self._num_closed = len(layout.row_groups)
         self._since_checkpoint = layout.num_row_groups_since_checkpoint
 
     def take(self, batch: Batch, start: int) -> int:
@@ -164,14 +171,15 @@ class FileEncoder:
                 raise _changed(error, self._num_closed) from error
         sizes = [chunk.num_bytes for chunk in rows]
         codecs = (options.codec for options in self._chunk_options)
-        chunks = list(zip(leaves, rows, self._chunk_options, strict=True))
+        chunks = list(zip(leaves, rows, self._chunk_options, self._dictionaries, strict=True))
+        number = self._num_closed - self._num_stored
         closed = ClosedRowGroup(
             ordinal=self._num_closed,
             num_rows=self._open_rows,
             num_chunks=len(leaves),
             calls=deque(
                 (
-                    partial(_encode, chunks[piece.start : piece.stop], self._num_closed, self._open_rows),
+                    partial(_encode, chunks[piece.start : piece.stop], self._num_closed, number, self._open_rows),
                     sum(sizes[piece.start : piece.stop]),
                 )
                 for piece in pieces_of_work(sizes)
@@ -223,12 +231,17 @@ class FileEncoder:
 
 
 def _encode(
-    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]],
+    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions, DictionaryUse | None]],
     row_group: int,
+    number: int,
     num_rows: int,
     side_by_side: SideBySide,
 ) -> list[EncodedChunk]:
-    return [_encode_one(leaf, chunk, options, row_group, num_rows, side_by_side) for leaf, chunk, options in chunks]
+    encoded = []
+    for leaf, chunk, options, dictionaries in chunks:
+        with nullcontext(choose) if dictionaries is None else dictionaries.turn(number) as choice:
+            encoded.append(_encode_one(leaf, chunk, options, row_group, num_rows, side_by_side, choice))
+    return encoded
 
 
 def _encode_one(
@@ -238,6 +251,7 @@ def _encode_one(
     row_group: int,
     num_rows: int,
     side_by_side: SideBySide,
+    choice: Choose,
 ) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
         try:
@@ -246,7 +260,7 @@ def _encode_one(
             raise _changed(error, row_group) from error
         if rows.num_rows != num_rows:
             raise EncodingError(f"{num_rows:,} rows were taken, and {rows.num_rows:,} are there")
-        return encode_chunk(leaf, [rows], options, side_by_side)
+        return encode_chunk(leaf, [rows], options, side_by_side, choice)
 
 
 def _changed(error: SchemaError, row_group: int) -> EncodingError:

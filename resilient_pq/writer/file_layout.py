@@ -13,8 +13,10 @@ from typing import Any
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.annotations import Empty
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
+    ColumnMetaData,
     ColumnOrder,
     FileMetaData,
     KeyValue,
@@ -75,6 +77,8 @@ class FileLayout:
         checkpoint_bytes: Bytes of all checkpoints.
         checkpoint_end: Offset just after the newest checkpoint; 0 where there is none.
         serialized_bytes: Bytes that the row groups take in a footer.
+        stored_dictionaries: Whether row groups that were in place already have dictionaries, for each leaf; None where
+            they have no values.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class FileLayout:
         self.checkpoint_bytes = 0
         self.checkpoint_end = 0
         self.serialized_bytes = 0
+        self.stored_dictionaries: list[bool | None] = [None] * len(schema.leaves)
         self._chain = chain
         self._elements = schema.to_elements()
         self._created_by: str | None = CREATED_BY
@@ -124,6 +129,10 @@ class FileLayout:
         for placed in row_groups:
             none = [None] * len(placed.row_group.columns)
             self._append(placed.row_group, placed.end, none, placed.offset_indexes)
+            for leaf, column in enumerate(placed.row_group.columns):
+                stored = None if column.meta_data is None else has_dictionary(column.meta_data)
+                if stored is not None:
+                    self.stored_dictionaries[leaf] = stored or self.stored_dictionaries[leaf] or False
         self.num_checkpoints = len(checkpoints)
         self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
         # Anchor and checkpoints reach to what follows them, padding before that included.
@@ -342,3 +351,11 @@ def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: byte
             of_offset_index = None if offset_index is None else crc32(offset_index)
             sums = ChunkSums(known.chunk, of_column_index, of_offset_index, known.bloom)
             pair.value = str(sums)
+
+
+def has_dictionary(chunk: ColumnMetaData) -> bool | None:
+    """Whether data pages refer to a dictionary; None where the chunk is known to have no values."""
+    if {*DICTIONARY_ENCODINGS}.intersection(chunk.encodings):
+        return True
+    num_nulls = None if chunk.statistics is None else chunk.statistics.null_count
+    return None if num_nulls == chunk.num_values else False

@@ -149,22 +149,7 @@ class Writer(UnstoredDeadline):
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def write(self, data: object) -> None:
-        """Take rows; returns when they are accepted, waiting while too many bytes are on their way.
-
-        Args:
-            data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, Polars, pandas, DuckDB,
-                nanoarrow), a dict of arrays or lists, or a list of dict records. Arrow data are kept as they
-                are, so they must not be changed afterwards; arrays of NumPy, frames of pandas and lists may.
-
-        Raises:
-            SourceError: A stream failed while it handed over its rows; the writer has failed, too.
-            SchemaError: The data do not fit the schema; no row of the batch at fault is taken.
-            FileFullError: The file reached a limit of the format and was completed.
-            StoreError: The store refused; the writer has failed.
-            WriterClosedError: The writer has ended.
-            WriterFailedError: An earlier call failed.
-        """
+    async def _write(self, data: object) -> None:
         async with self._lock:
             self._check_open()
             with located(Where(key=self.url)):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import ClassVar, Self
 
 from resilient_pq.errors import ResilientPQError, Where, WriterClosedError, WriterFailedError, located
 from resilient_pq.io import WriteStore
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.writer.row_pieces import gives_pieces, row_pieces_async
 
 
 class WriterLifecycle(ABC):
@@ -48,6 +49,42 @@ class WriterLifecycle(ABC):
     @abstractmethod
     def num_rows_stored(self) -> int:
         """Rows that survive this process."""
+
+    async def write(self, data: object) -> None:
+        """Take rows; returns when they are accepted, waiting while too many bytes are on their way.
+
+        A data set publishes the files that become full.
+
+        Args:
+            data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, Polars, pandas, DuckDB,
+                nanoarrow), a dict of arrays or lists, or a list of records: dicts, dataclasses or named tuples. Or an
+                iterator, a generator, or an asynchronous one of such batches, or of records; or a LazyFrame of Polars,
+                which is computed batch by batch. From an iterator a dict of which every value is a list or an array is
+                a batch, and any other a record. Arrow data are kept as they are, so they must not be changed
+                afterwards; arrays of NumPy, frames of pandas and lists may.
+
+        Raises:
+            SourceError: A stream or an iterator failed while it handed over its rows.
+            SchemaError: The data do not fit the schema; no row of the batch at fault is taken. Or a value cannot name a
+                partition; a batch of more than 16 MiB is split in pieces, and those before it are taken then, as
+                `num_rows` tells.
+            FileFullError: The file reached a limit of the format and was completed.
+            AlreadyExistsError: Another sink of this name has written a file of the data set; this one has failed.
+            StoreError: The store refused; the writer has failed.
+            WriterFencedError: Another writer has taken over; this one has failed.
+            WriterClosedError: The writer has ended.
+            WriterFailedError: An earlier call failed.
+        """
+        if not gives_pieces(data):
+            await self._write(data)
+            return
+        async with aclosing(row_pieces_async(data)) as pieces:
+            async for piece in pieces:
+                await self._write(piece)
+
+    @abstractmethod
+    async def _write(self, data: object) -> None:
+        """Take the rows of what is taken at once."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -63,7 +63,8 @@ class WriteOptions:
         level_encoding: Of definition and repetition levels: "RLE", or in data pages 1.0 the deprecated "BIT_PACKED"
             for readers that know nothing else. Arrow C++ reads its bits in the wrong order, and others not at all.
         page_rows: Rows after which a data page is cut, whatever its size.
-        dictionary_bytes: Largest dictionary page before compression; 0 writes no dictionaries.
+        dictionary_bytes: Largest dictionary page before compression; 0 writes no dictionaries. A text column whose
+            first row group has a dictionary keeps to dictionaries, and these may be larger.
         statistics: Whether bounds, null counts and sizes are written to footer and page index.
         bloom_filter_options: Columns that get bloom filters: a list of their paths, or a dict as pyarrow takes it,
             with True or {"ndv": ..., "fpp": 0.05} for each. Without ndv, the number of distinct values to expect, a
@@ -132,8 +133,10 @@ class EncoderOptions:
     Attributes:
         compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
         compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
-        encodings: "auto", for the smallest of those that every reader decodes; "compact", for the smallest of those
-            that readers of recent years do, which floating point gains most by; one encoding for all columns
+        encodings: "auto", for the smallest of those that every reader decodes, where a text column has dictionaries in
+            all row groups or in none, as its first values suggest: fastparquet reads nulls where a file has both;
+            "compact", for the smallest of each row group of those that other readers of recent years decode, which
+            floating point gains most by; one encoding for all columns
             ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
         row_group_rows: Rows after which a row group is closed; None leaves it to `row_group_bytes`.
         row_group_bytes: Bytes in memory after which a row group is closed.

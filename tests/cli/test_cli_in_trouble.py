@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ import pyarrow.csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sampled import either
 from trevni_bytes import write_trevni
 
 from resilient_pq import sync as rpq
@@ -230,14 +232,8 @@ def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
         left.unlink()
 
 
-@pytest.mark.parametrize("verb", FULL_DISK[:2], ids=" ".join)
+@pytest.mark.parametrize("verb", either(FULL_DISK[:2], FULL_DISK[2:]), ids=" ".join)
 def test_a_full_disk(verb: list[str], sources: Path, rpq_command: list[str]) -> None:
-    _on_a_full_disk(verb, sources, rpq_command)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("verb", FULL_DISK[2:], ids=" ".join)
-def test_a_full_disk_with_any_verb(verb: list[str], sources: Path, rpq_command: list[str]) -> None:
     _on_a_full_disk(verb, sources, rpq_command)
 
 
@@ -279,16 +275,10 @@ def _into_nowhere(verb: list[str], streams: str, command: list[str], folder: Pat
         assert err.startswith("error       cannot ")
 
 
-@pytest.mark.parametrize("streams", STREAMS[:3])
-@pytest.mark.parametrize("verb", TOLD[:2], ids=" ".join)
+@pytest.mark.parametrize(
+    ("verb", "streams"), either(zip([*TOLD[:2], TOLD[0]], STREAMS, strict=False), product(TOLD, STREAMS))
+)
 def test_nowhere_to_tell(verb: list[str], streams: str, sound: Path, rpq_command: list[str]) -> None:
-    _into_nowhere(verb, streams, rpq_command, sound.parent)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("streams", STREAMS)
-@pytest.mark.parametrize("verb", TOLD, ids=" ".join)
-def test_nowhere_to_tell_with_any_verb(verb: list[str], streams: str, sound: Path, rpq_command: list[str]) -> None:
     _into_nowhere(verb, streams, rpq_command, sound.parent)
 
 
@@ -327,7 +317,7 @@ def test_a_read_that_waits_is_stopped() -> None:
     os.close(end)
 
 
-_CELL = st.sampled_from(["", "1", "-7", "2.5", "word", '"a, b"', "2026-01-01", "true", " ", '"say ""so"""', "é"])
+_CELL = st.sampled_from(["", "1", "-7", "2.5", "word", '"a, b"', "2026-01-01", " ", '"say ""so"""', "é"])
 
 
 @given(
@@ -349,11 +339,12 @@ def test_csv_is_what_pyarrow_makes_of_it(rows: list[list[str]], end: str, block_
         stream = pyarrow.csv.open_csv(io.BytesIO(data), pyarrow.csv.ReadOptions(block_size=block_bytes))
         expected = stream.read_all()
     except pa.ArrowInvalid:
-        assert not found
+        assert not found or not rows  # a header without a line end is enough for us
         return
     assert found, data
-    assert found[0] == expected.schema
-    assert pa.concat_tables([found[0].empty_table(), *found[1:]]).to_pylist() == expected.to_pylist()
+    schema = pa.schema(found[0])
+    assert schema == expected.schema
+    assert pa.concat_tables([schema.empty_table(), *found[1:]]).to_pylist() == expected.to_pylist()
 
 
 class Trickle(io.RawIOBase):
@@ -382,7 +373,7 @@ def test_lines_that_come_slowly_do_not_wait_for_a_block(
     schema, *tables = read_json_lines(InputStream(lines), "stdin", options)
     assert [len(table) for table in tables] == blocks
     assert pa.concat_tables(tables)["a"].to_pylist() == list(range(10))
-    assert schema == pa.schema([("a", pa.int64())])
+    assert pa.schema(schema) == pa.schema([("a", pa.int64())])
 
 
 def _arrow_stream() -> tuple[bytes, bytes]:
@@ -431,7 +422,7 @@ def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) 
 def test_a_header_that_comes_alone_tells_no_types(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
     schema, *tables = read_csv(lines, "a.csv", TextOptions(1 << 20, (), 0.5))
-    assert schema == pa.schema([("a", pa.int64())])
+    assert pa.schema(schema) == pa.schema([("a", pa.int64())])
     assert [table.to_pylist() for table in tables] == [[{"a": 1}, {"a": 2}]]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -95,6 +94,19 @@ def test_stdin(name: str, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None
     assert pyarrow.parquet.read_table(written).cast(table.schema).equals(table)
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
+def test_stdin_of_a_form_that_is_named(form: str, rpq_run: Run, tmp_path: Path) -> None:
+    source, written = tmp_path / "a", tmp_path / "written.parquet"
+    rows = pa.table({"zip": ["03324"], "n": [1]})
+    if form == "parquet":
+        pyarrow.parquet.write_table(rows, source)
+    else:
+        source.write_text("zip,n\n03324,1\n".replace(",", "\t" if form == "tsv" else ","))
+    ended = rpq_run("write", "-", written, "--format", form, stdin=source.read_bytes())
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    assert pyarrow.parquet.read_table(written).equals(rows)
+
+
 def test_settings_reach_the_file(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
     source, written = tmp_path / "a.csv", tmp_path / "written.parquet"
     pyarrow.csv.write_csv(table, source)
@@ -180,8 +192,13 @@ class TestRefused:
             ("a.csv", b"", ExitCode.DAMAGE, "Empty CSV file"),
             ("a.csv", b"a,b\n1,2\n3\n", ExitCode.DAMAGE, "Expected 2 columns, got 1"),
             ("a.jsonl", b"", ExitCode.USAGE, "no schema"),
-            ("a.jsonl", b'{"a": 1}\n{"a": \n', ExitCode.DAMAGE, "in the lines 1 to 2"),
-            ("a.jsonl", b'{"a": 1}\n{"a": "x"}\n', ExitCode.DAMAGE, "changed from number to string"),
+            ("a.jsonl", b'{"a": 1}\n{"a": \n', ExitCode.DAMAGE, "row 2: it is not JSON"),
+            (
+                "a.jsonl",
+                b'{"a": 1}\n{"a": "x"}\n',
+                ExitCode.DAMAGE,
+                "row 2: column 'a' is double, by its first values, and 'x' is not",
+            ),
             ("a.arrow", b"", ExitCode.DAMAGE, "no Arrow IPC stream"),
             ("a.arrow", b"not an arrow stream", ExitCode.DAMAGE, "no Arrow IPC stream"),
             (
@@ -233,18 +250,27 @@ class TestRefused:
 
         monkeypatch.setattr(write_verb, "open_rows", lambda src, **rest: open_rows(src, **rest, block_bytes=100))
         numbers = "\n".join(str(i) for i in range(1000))
-        for name, text in (
-            ("a.csv", f"number\n{numbers}\nword\n"),
-            ("a.jsonl", "".join(f'{{"number": {i}}}\n' for i in range(1000)) + '{"number": "word"}\n'),
-            ("b.jsonl", "".join(f'{{"number": {i}}}\n' for i in range(1000)) + '{"other": 1}\n'),
+        for name, text, words in (
+            (
+                "a.csv",
+                f"number\n{numbers}\nword\n",
+                "row 1,001: column 'number' is int64, by its first values, and 'word'",
+            ),
+            (
+                "a.jsonl",
+                "".join(f'{{"number": {i}}}\n' for i in range(1000)) + '{"number": "word"}\n',
+                "row 1,001: column 'number' is int64, by its first values, and 'word'",
+            ),
+            (
+                "b.jsonl",
+                "".join(f'{{"number": {i}}}\n' for i in range(1000)) + '{"other": 1}\n',
+                "row 1,001: there was no column 'other' in the first rows",
+            ),
         ):
             (tmp_path / name).write_text(text)
             ended = rpq_run("write", tmp_path / name, tmp_path / "written.parquet")
             assert (ended.code, ended.out) == (ExitCode.DAMAGE, "")
-            told = re.search(r"types are taken from the first (\d+) bytes", ended.err)
-            assert told is not None and 80 < int(told[1]) <= 100
-            if name.endswith("jsonl"):
-                assert "in the lines " in ended.err
+            assert words in " ".join(ended.err.split()) and "--types" in ended.err
 
     @pytest.mark.parametrize("source", ["nothing.csv", "nothing.parquet", "nothing.arrow"])
     def test_no_such_source(self, source: str, rpq_run: Run, tmp_path: Path) -> None:
@@ -280,8 +306,8 @@ class TestRefused:
         assert ended.err.startswith("error       ")
 
 
-NEED_PYARROW = ["a.csv", "a.jsonl", "dictionary.arrows"]
-NEED_NO_PYARROW = ["a.arrow", "a.arrows", "a.parquet"]
+NEED_PYARROW = ["dictionary.arrows"]
+NEED_NO_PYARROW = ["a.csv", "a.jsonl", "a.arrow", "a.arrows", "a.parquet"]
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +348,7 @@ def test_pyarrow_is_not_needed(name: str, table: pa.Table, without_pyarrow: tupl
     folder, ended = without_pyarrow
     status, _, err = ended[name]
     assert (status, err) == (ExitCode.SOUND, "")
-    assert pyarrow.parquet.read_table(folder / f"{name}.written").equals(table)
+    assert pyarrow.parquet.read_table(folder / f"{name}.written").cast(table.schema).equals(table)
 
 
 def test_input_is_streamed(rpq_command: list[str], tmp_path: Path) -> None:
@@ -344,8 +370,15 @@ def test_input_is_streamed(rpq_command: list[str], tmp_path: Path) -> None:
     assert (found["rows"], found["row_groups"]) == (25_000, 3)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("rows", [0, 25_000])
+@pytest.mark.parametrize(
+    ("number", "rows"),
+    [
+        (signal.SIGINT, 0),
+        (signal.SIGTERM, 25_000),
+        pytest.param(signal.SIGTERM, 0, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, 25_000, marks=pytest.mark.thorough),
+    ],
+)
 def test_interrupted(number: signal.Signals, rows: int, rpq_command: list[str], tmp_path: Path) -> None:
     """A pipe on which nothing comes does not hold it up; complete row groups are kept."""
     written, partial = tmp_path / "written.parquet", tmp_path / "written.parquet.partial"

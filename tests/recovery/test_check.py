@@ -152,8 +152,11 @@ async def test_json(small: Any) -> None:
         "findings",
         "next",
         "schema",
+        "other_policy",
         "pages_verified",
         "pages_decoded",
+        "blocks_damaged",
+        "blocks_repairable",
     ]
     assert document["schema_version"] == 1
     assert list(document["findings"][0]) == [

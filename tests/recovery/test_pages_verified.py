@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import resilient_pq as rpq
 from resilient_pq.bulk.run_summary import FileEntry
-from resilient_pq.cli.main import app
+from resilient_pq.cli.main import app, run
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.io.memory_store import MemoryStore
 
@@ -87,20 +87,26 @@ async def test_a_recovery_says_nothing_of_it() -> None:
     assert report.pages_verified is None and "pages_verified" not in report.to_json()
 
 
-def test_the_words(tmp_path: Path) -> None:
+def test_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, options in (("plain", {}), ("summed", {"write_page_checksum": True})):
         (tmp_path / f"{name}.parquet").write_bytes(of_pyarrow(**options))
     pages = num_pages(of_pyarrow())
     told = CliRunner().invoke(app, ["check", str(tmp_path / "plain.parquet")])
     assert told.exit_code == 0
     said = " ".join(told.output.split())
-    assert "sound as far as it decodes: 5,000 rows" in said
-    assert f"{pages:,} of {pages:,} pages have no checksum: they were decoded" in said
+    assert "decoded 5,000 rows" in said
+    assert f"no checksum {pages:,} of {pages:,} pages were decoded" in said
+    capsys.readouterr()
+    assert run(["check", str(tmp_path / "plain.parquet"), "--require-checksums"]) == 1
+    assert f"{pages:,} of {pages:,} pages have no checksum" in " ".join(capsys.readouterr().out.split())
+    assert run(["check", str(tmp_path / "summed.parquet"), "--require-checksums"]) == 0
+    assert run(["check", str(tmp_path), "--require-checksums"]) == 1
+    assert "1 damaged, 1 sound" in capsys.readouterr().out
     told = CliRunner().invoke(app, ["check", str(tmp_path / "summed.parquet")])
     assert f"{pages:,} pages verified" in " ".join(told.output.split())
     assert "no checksum" not in told.output
     told = CliRunner().invoke(app, ["check", str(tmp_path)])
-    assert f"{pages:,} of {2 * pages:,} pages have no checksum, in 1 file: " in " ".join(told.output.split()), (
+    assert f"no checksum {pages:,} of {2 * pages:,} pages in 1 file were decoded" in " ".join(told.output.split()), (
         told.output
     )
     told = CliRunner().invoke(app, ["check", "--json", str(tmp_path)])

@@ -10,7 +10,7 @@ from typing import Any
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.input.input_stream import InputStream, take_bytes
 from resilient_pq.cli.input.parser_errors import import_pyarrow, parser_errors
-from resilient_pq.cli.input.text_readers import TextOptions
+from resilient_pq.cli.input.text_parser import TextOptions
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.units import MiB
 

@@ -11,16 +11,18 @@ import math
 import os
 import re
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import resilient_pq as rpq
 from resilient_pq.cli.input.arrow_readers import ARROW_FILE_MAGIC, CONTINUATION, read_arrow
 from resilient_pq.cli.input.background import in_background
-from resilient_pq.cli.input.input_stream import InputStream, StoppableFile, take_bytes
-from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, TextOptions, read_csv, read_json_lines
+from resilient_pq.cli.input.input_stream import Decompressed, InputStream, StoppableFile, take_bytes
+from resilient_pq.cli.input.text_parser import TextOptions
+from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, read_csv, read_json_lines, read_tsv
 from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
@@ -33,6 +35,7 @@ STDIN = "-"
 
 _READERS = {
     ".csv": read_csv,
+    ".tsv": read_tsv,
     ".jsonl": read_json_lines,
     ".ndjson": read_json_lines,
     ".arrow": read_arrow,
@@ -40,7 +43,9 @@ _READERS = {
     ".feather": read_arrow,
     ".ipc": read_arrow,
 }
-_TEXT = (".csv", ".jsonl", ".ndjson")
+_TEXT = (".csv", ".tsv", ".jsonl", ".ndjson")
+_PARQUET = (".parquet", ".pq")
+_COMPRESSED = (".gz", ".zst")
 _URL = re.compile(r"[a-z][a-z0-9+.\-]+(::|://)", re.IGNORECASE)
 
 Batches = AsyncGenerator[tuple[Any, float | None], None]
@@ -71,7 +76,7 @@ def read_stdin(stream: InputStream, name: str, text_options: TextOptions) -> Ite
     raise FormatError(
         f"this is neither an Arrow IPC stream nor JSON lines: it begins with {head!r}",
         where=Where(key=name, offset=0),
-        hint="name a file, whose ending tells what is in it",
+        hint="--format csv, tsv, jsonl, arrow or parquet says what it is",
     )
 
 
@@ -83,32 +88,66 @@ async def open_rows(
     block_bytes: int = BLOCK_BYTES,
     as_written: Collection[str] = (),
     block_seconds: float | None = None,
+    form: str | None = None,
+    text_options: TextOptions | None = None,
 ) -> AsyncIterator[InputRows]:
-    """Open a file by its ending, a URL of a Parquet file, or ``-`` for an Arrow stream or JSON lines on stdin."""
-    ending, is_url = os.path.splitext(src)[1].lower(), _URL.match(src) is not None
-    if src == STDIN or (ending in _READERS and not is_url):
-        text_options = TextOptions(block_bytes, as_written, block_seconds or math.inf)
-        opened = _open_local(src, ending, text_options)
-    elif ending in (".parquet", ".pq") or (is_url and ending not in _READERS):
-        opened = _open_parquet(src, storage_options)
+    """Open a file by its `form` or its ending, the URL of a Parquet file, or ``-`` for stdin."""
+    ending, packed = _form_of(src, form)
+    _check_form(src, ending, form, text_options)
+    if ending in _PARQUET or (_is_url(src) and ending not in _READERS):
+        opened = _open_copy_of_stdin() if src == STDIN else _open_parquet(src, storage_options)
     else:
-        known = ", ".join([*_READERS, ".parquet"])
-        what = "only Parquet is read from URLs" if is_url else "its ending does not say its form"
-        raise UnsupportedError(what, where=Where(key=shown(src)), hint=f"local files may end in {known}")
+        given, waiting = text_options or TextOptions(block_bytes), block_seconds or math.inf
+        given = replace(given, block_bytes=block_bytes, as_written=as_written, block_seconds=waiting)
+        opened = _open_local(src, ending, packed, given)
     async with opened as rows:
         yield rows
 
 
+def _is_url(src: str) -> bool:
+    return _URL.match(src) is not None
+
+
+def _check_form(src: str, ending: str, form: str | None, text_options: TextOptions | None) -> None:
+    """Refuse what cannot be read, and options for text where there is none.
+
+    Raises:
+        UnsupportedError: It is neither a file of a known form, nor the URL of a Parquet file.
+    """
+    where = Where(key=shown(src))
+    if text_options is not None and ending not in _TEXT and (src != STDIN or form):
+        what = "it has types of its own, and options for text are given"
+        raise UnsupportedError(what, where=where, hint="they are for CSV, TSV and JSON lines")
+    is_url, is_known = _is_url(src), ending in _READERS
+    if ending in _PARQUET or src == STDIN or is_url != is_known:
+        return
+    known = ", ".join([*_READERS, ".parquet"])
+    raise UnsupportedError(
+        "only Parquet is read from URLs" if is_url else "its ending does not say its form",
+        where=where,
+        hint=f"local files may end in {known}, with .gz or .zst behind them; --format says it of others",
+    )
+
+
+def _form_of(src: str, form: str | None) -> tuple[str, str]:
+    """The ending that says what is in a file, and that of its compression."""
+    name, ending = os.path.splitext(src.lower())
+    packed = ending if ending in _COMPRESSED else ""
+    return f".{form}" if form else os.path.splitext(name)[1] if packed else ending, packed
+
+
 @asynccontextmanager
-async def _open_local(src: str, ending: str, text_options: TextOptions) -> AsyncIterator[InputRows]:
-    read = read_stdin if src == STDIN else _READERS[ending]
+async def _open_local(src: str, ending: str, packed: str, text_options: TextOptions) -> AsyncIterator[InputRows]:
+    read = _READERS.get(ending, read_stdin)
     file = _open_file(src)
     stream, size = InputStream(file), os.fstat(file.fileno()).st_size
     name = "stdin" if src == STDIN else src
-    items = in_background(_items(file, read(stream, name, text_options)), file.stop)
+    plain = InputStream(Decompressed(stream, packed, name)) if packed else stream
+    items = in_background(_items(file, read(plain, name, text_options)), file.stop)
     async with aclosing(items):
         schema = await anext(items)
-        batches = _add_shares(items, stream, size, text_options.block_bytes if ending in _TEXT else size)
+        at_most = text_options.block_bytes if ending in _TEXT and not packed else size
+        batches = _add_shares(items, stream, size, at_most)
         async with aclosing(batches):
             yield InputRows(schema, batches)
 
@@ -117,6 +156,25 @@ async def _open_local(src: str, ending: str, text_options: TextOptions) -> Async
 async def _open_parquet(src: str, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
     async with rpq.open(src, storage_options=storage_options) as file, aclosing(_parquet_batches(file)) as batches:
         yield InputRows(file.arrow_schema, batches, _metadata(file))
+
+
+@asynccontextmanager
+async def _open_copy_of_stdin() -> AsyncIterator[InputRows]:
+    """A Parquet file, which is read from its end, from stdin."""
+    with tempfile.NamedTemporaryFile(prefix="rpq-stdin-", suffix=".parquet") as copy:
+
+        def copied() -> Generator[int, None, None]:
+            with _open_file(STDIN) as file:
+                stream = InputStream(file)
+                while piece := stream.read(MiB):
+                    yield copy.write(piece)
+            copy.flush()
+
+        async with aclosing(in_background(copied())) as pieces:
+            async for _ in pieces:
+                pass
+        async with _open_parquet(copy.name, None) as rows:
+            yield rows
 
 
 def _open_file(src: str) -> StoppableFile:

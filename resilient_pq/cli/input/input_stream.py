@@ -9,6 +9,10 @@ import select
 import threading
 from typing import Any, Protocol
 
+from isal import igzip
+
+from resilient_pq.cli.input.parser_errors import import_pyarrow, parser_errors
+
 
 class Stream(Protocol):
     """Bytes in order, such as a file or a pipe."""
@@ -110,6 +114,25 @@ class InputStream(io.RawIOBase):
         if self._head or not isinstance(self._stream, StoppableFile | InputStream):
             return True
         return self._stream.wait(seconds)
+
+
+class Decompressed:
+    """The bytes of a compressed stream."""
+
+    def __init__(self, stream: InputStream, ending: str, name: str) -> None:
+        """Decompress what the ending says, ``.gz`` or ``.zst``; errors name `name`."""
+        self._name = name
+        if ending == ".gz":
+            self._plain: Any = igzip.IGzipFile(fileobj=stream, mode="rb")  # type: ignore[no-untyped-call]
+        else:
+            self._plain = import_pyarrow("lib", "a zstd stream").CompressedInputStream(stream, "zstd")
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the buffer, or what can be filled of it; 0 at the end."""
+        with parser_errors(self._name):
+            piece = self._plain.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def take_bytes(stream: InputStream, size: int) -> bytes:

@@ -33,7 +33,7 @@ def parser_errors(name: str, hint: str | None = None) -> Iterator[None]:
         if error.errno is not None:
             raise from_os_error(error, "cannot read", name) from error
         raise _format_error(error, name, hint) from error
-    except (ValueError, RuntimeError, TypeError, KeyError) as error:  # as pyarrow and nanoarrow have them
+    except (ValueError, RuntimeError, TypeError, KeyError, EOFError) as error:  # as pyarrow, nanoarrow and gzip have
         raise _format_error(error, name, hint) from error
 
 

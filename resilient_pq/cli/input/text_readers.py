@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.cli.input.csv_parser import MAX_LINE_BYTES, CsvParser
 from resilient_pq.cli.input.input_stream import InputStream
-from resilient_pq.cli.input.parser_errors import import_pyarrow, parser_errors
+from resilient_pq.cli.input.json_parser import JsonLinesParser
+from resilient_pq.cli.input.parser_errors import parser_errors
+from resilient_pq.cli.input.text_parser import TextOptions, TextParser
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.units import MiB
 
-#: Bytes of one line, at most.
-MAX_LINE_BYTES = 256 * MiB
-
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_TYPES_HINT = "types are taken from the first {} bytes; give the file a form with a schema, such as Parquet or Arrow"
-
-
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """Bytes parsed at a time, columns of JSON in which times stay text, and seconds that a block waits for lines."""
-
-    block_bytes: int
-    as_written: Collection[str] = ()
-    block_seconds: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,89 +38,49 @@ _CSV = _Lines("CSV", (b"\n", b"\r"), b"\r\n", has_header=True)
 _JSON_LINES = _Lines("JSON lines", (b"\n",), b" \t\n\r\v\f", has_header=False)
 
 
-def read_csv(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
-    """CSV with a header line, understood as `pyarrow.csv` does by default.
+def read_csv(stream: InputStream, name: str, text_options: TextOptions, delimiter: str = ",") -> Iterator[Any]:
+    """CSV, whose first block tells the names and types of all.
 
     Blocks are read here and parsed in memory. pyarrow's own stream would read from threads of its own, which nobody can
     wait for: one that still reads when Python ends crashes the process.
     """
-    import_pyarrow("csv", "CSV")
-    schema = None
-    for block, hint in _blocks(stream, name, text_options, _CSV):
-        with parser_errors(name, hint):
-            table = _parse_csv(block, schema)
-        if schema is None:
-            schema = table.schema
-            yield schema
-        yield table
-    if schema is None:
-        raise FormatError("Empty CSV file", where=Where(key=name))
-
-
-def _parse_csv(block: bytes, schema: Any) -> Any:
-    """Parse a block; the first one has the header, and its types are those of all."""
-    csv, pa = import_module("pyarrow.csv"), import_module("pyarrow")
-    # Columns may have the same name, so they are named by numbers.
-    numbers = [str(number) for number in range(len(schema or ()))]
-    table = csv.read_csv(
-        pa.BufferReader(block),
-        read_options=csv.ReadOptions(block_size=len(block) + 1, column_names=numbers),
-        convert_options=csv.ConvertOptions(
-            column_types=dict(zip(numbers, () if schema is None else schema.types, strict=True))
-        ),
+    yield from _read(
+        stream, name, text_options, _CSV, CsvParser(name, text_options, text_options.delimiter or delimiter)
     )
-    return table if schema is None else table.rename_columns(schema.names)
+
+
+def read_tsv(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
+    """CSV with tabs."""
+    yield from read_csv(stream, name, text_options, "\t")
 
 
 def read_json_lines(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
-    """One JSON object per line, understood as `pyarrow.json` does by default, but for columns `as_written`."""
-    import_pyarrow("json", "JSON lines")
-    schema = None
-    for block, hint in _blocks(stream, name, text_options, _JSON_LINES):
-        with parser_errors(name, hint):
-            if schema is None:
-                table = _parse_first_json(block, text_options.as_written)
-            else:
-                table = _parse_json(block, explicit_schema=schema, unexpected_field_behavior="error")
-        if schema is None:
-            schema = table.schema
-            yield schema
-        yield table
-    if schema is None:
+    """One JSON object per line; text that is a time is read as one, but for columns `as_written`."""
+    yield from _read(stream, name, text_options, _JSON_LINES, JsonLinesParser(name, text_options))
+
+
+def _read(stream: InputStream, name: str, text_options: TextOptions, form: _Lines, parser: TextParser) -> Iterator[Any]:
+    is_first = True
+    for block in _blocks(stream, name, text_options, form):
+        with parser_errors(name):
+            body = parser.begin(block) if is_first else block
+            if is_first:
+                yield Field("", "+s", nullable=False, children=tuple(parser.fields)).to_c()
+            is_first = False
+            if body:
+                yield parser.parse(body)
+    if is_first and form.has_header:
+        raise FormatError("Empty CSV file", where=Where(key=name))
+    if is_first:
         yield None
 
 
-def _parse_first_json(block: bytes, as_written: Collection[str]) -> Any:
-    """Parse the first block, whose types are those of all."""
-    pa = import_module("pyarrow")
-    table = _parse_json(block)
-    times = [field.name for field in table.schema if field.name in as_written and pa.types.is_timestamp(field.type)]
-    return _parse_json(block, explicit_schema=pa.schema([(each, pa.string()) for each in times])) if times else table
-
-
-def _parse_json(block: bytes, **options: Any) -> Any:
-    json = import_module("pyarrow.json")
-    return json.read_json(
-        import_module("pyarrow").BufferReader(block),
-        read_options=json.ReadOptions(block_size=len(block) + 1),
-        parse_options=json.ParseOptions(**options),
-    )
-
-
-def _blocks(stream: InputStream, name: str, text_options: TextOptions, form: _Lines) -> Iterator[tuple[bytes, str]]:
-    """Blocks of whole lines that are not blank, each with the hint for an error in it."""
-    first_line, is_first, types_from = 1, True, 0
+def _blocks(stream: InputStream, name: str, text_options: TextOptions, form: _Lines) -> Iterator[bytes]:
+    """Blocks of whole lines that are not blank."""
     for whole in _whole_lines(stream, name, text_options, form):
-        lines = whole.count(b"\n")
-        hint = f"in the lines {first_line:,} to {first_line + max(lines - 1, 0):,}"
-        if not is_first:
-            hint = f"{hint}; {_TYPES_HINT.format(f'{types_from:,}')}"
-        first_line += lines
         block = whole.removeprefix(BYTE_ORDER_MARK)
         if block.strip(form.blank):
-            yield block, hint
-            types_from = len(whole) if is_first else types_from
-            is_first = False
+            yield block
 
 
 def _whole_lines(stream: InputStream, name: str, text_options: TextOptions, form: _Lines) -> Iterator[bytes]:
@@ -139,7 +89,8 @@ def _whole_lines(stream: InputStream, name: str, text_options: TextOptions, form
     is_first, is_last = True, False
     while not is_last:
         block, is_last = _read_block(stream, text_options)
-        end = 0 if is_last else next((end for mark in form.ends if (end := block.rfind(mark) + 1)), 0)
+        quotes = sum(piece.count(b'"') for piece in pieces) if form.has_header else 0
+        end = 0 if is_last else _last_end(block, form, quotes)
         pieces.append(block[:end] if end else block)
         if end and not (is_first and form.has_header and _is_one_line(b"".join(pieces), form)):
             yield b"".join(pieces)
@@ -153,6 +104,20 @@ def _whole_lines(stream: InputStream, name: str, text_options: TextOptions, form
                 hint=f"is it {form.name}?",
             )
     yield b"".join(pieces)
+
+
+def _last_end(block: bytes, form: _Lines, quotes_before: int) -> int:
+    """Where the last line ends, outside of quotes where that can be; 0 where none does."""
+    mark = next((mark for mark in form.ends if mark in block), None)
+    end = last = 0 if mark is None else block.rfind(mark) + 1
+    if mark is None or not form.has_header:
+        return last
+    quotes = quotes_before + block.count(b'"', 0, end)
+    while end and quotes % 2:
+        before = block.rfind(mark, 0, end - 1) + 1
+        quotes -= block.count(b'"', before, end)
+        end = before
+    return end or last
 
 
 def _is_one_line(text: bytes, form: _Lines) -> bool:

@@ -24,7 +24,7 @@ def show_check(output: Output, report: Report) -> None:
     what = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
     match report.outcome:
         case Outcome.SOUND if report.pages_decoded:
-            output.line("sound", f"as far as it decodes: {what}")
+            output.line("decoded", what)
         case Outcome.SOUND:
             output.line("sound", f"{what}; nothing wrong in {in_bytes(report.size)}{_verified_words(report)}")
         case Outcome.NOTHING:
@@ -32,6 +32,10 @@ def show_check(output: Output, report: Report) -> None:
         case _:
             output.line("sound", f"{what} can be read")
     _show_unverified(output, report.pages_verified or 0, report.pages_decoded or 0)
+    if report.blocks_damaged is not None:
+        output.line("repairable", f"{report.blocks_repairable:,} of {counted(report.blocks_damaged, 'damaged block')}")
+    if report.other_policy is not None:
+        output.line("more rows", f"--on-damage {report.other_policy.on_damage} keeps {report.other_policy}")
     output.next(*report.next)
     output.document(report.to_json())
 
@@ -43,9 +47,9 @@ def _verified_words(report: Report) -> str:
 def _show_unverified(output: Output, verified: int, decoded: int, files: int = 0) -> None:
     """Print the number of pages without checksums."""
     if decoded:
-        where = f", in {counted(files, 'file')}" if files else ""
-        those = f"{decoded:,} of {counted(verified + decoded, 'page')} have no checksum{where}"
-        output.line("unverified", f"{those}: they were decoded, a changed value would not be seen")
+        where = f" in {counted(files, 'file')}" if files else ""
+        those = f"{decoded:,} of {counted(verified + decoded, 'page')}{where} were decoded"
+        output.line("no checksum", f"{those}, a changed value would not be seen")
 
 
 def show_recovery(output: Output, report: Report) -> None:
@@ -74,6 +78,8 @@ def show_recovery(output: Output, report: Report) -> None:
             output.line("written", url)
     for note in report.notes:
         output.note(note)
+    if report.other_policy is not None:
+        output.line("more rows", f"--on-damage {report.other_policy.on_damage} keeps {report.other_policy}")
     output.next(*report.next)
     output.document(report.to_json())
 

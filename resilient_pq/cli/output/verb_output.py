@@ -34,9 +34,20 @@ _FIRST_OF_LINE = "\r\x1b[K"
 _SHOW_CURSOR = "\x1b[?25h"
 
 _STYLES = {
-    "bold green": ("sound", "kept", "written", "held", "completed"),
+    "bold green": ("sound", "kept", "protected", "repairable", "written", "held", "completed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
-    "bold yellow": ("unfinished", "unverified", "note", "interrupted", "aborted", "dropped", "repaired", "nulled"),
+    "bold yellow": (
+        "unfinished",
+        "unverified",
+        "decoded",
+        "no checksum",
+        "note",
+        "interrupted",
+        "aborted",
+        "dropped",
+        "repaired",
+        "nulled",
+    ),
     "bold cyan": ("next", "hint", "mended"),
 }
 _STYLE_OF = {label: style for style, labels in _STYLES.items() for label in labels}

@@ -32,7 +32,7 @@ from resilient_pq.format.indexes.statistics import (
     statistics_of,
 )
 from resilient_pq.format.pages.chunk_options import ChunkOptions
-from resilient_pq.format.pages.encoding_choice import Choice, choose
+from resilient_pq.format.pages.encoding_choice import Choice, Choose, choose
 from resilient_pq.format.pages.open_chunk import concatenate
 from resilient_pq.format.pages.page_encoder import EncodedPage, PageCut, cut_pages, data_page, dictionary_page
 from resilient_pq.format.pages.page_sums import PageSums, sums_of
@@ -112,7 +112,11 @@ class _Pages:
 
 
 def encode_chunk(
-    leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions, side_by_side: SideBySide = one_by_one
+    leaf: Leaf,
+    pieces: Sequence[LeafData],
+    options: ChunkOptions,
+    side_by_side: SideBySide = one_by_one,
+    choose: Choose = choose,
 ) -> EncodedChunk:
     """The pages of `pieces`, which follow one another, as one column chunk."""
     data = concatenate(leaf, pieces)

@@ -12,8 +12,8 @@ BYTE_STREAM_SPLIT, which fastparquet does not know, nor did Spark's vectorised r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -46,6 +46,8 @@ _DISTINCT_VALUES: Final = (1024, 4096)
 _DISTINCT_RUNS: Final = 32
 #: Fewer values are looked at as quickly as a sample of them.
 _DISTINCT_AT_LEAST: Final = 8192
+#: A first chunk of fewer values may be one that was closed early, unlike those that follow.
+_FEW_VALUES: Final = 1024
 #: Chance may show half as many pairs of equals as there should be, and the estimate be twice as large.
 _DISTINCT_DOUBT: Final = 2
 #: Another encoding has to be this much smaller than a dictionary, which readers decode fastest and search in.
@@ -55,6 +57,8 @@ _BEATS_DICTIONARY: Final = 0.8
 _ENTRIES_SHRINK: Final = 4
 #: DELTA_BINARY_PACKED has to be this much smaller than PLAIN, which costs nothing to decode.
 _BEATS_PLAIN: Final = 0.95
+#: Largest dictionary of a text column whose other chunks have dictionaries.
+_LARGEST_DICTIONARY: Final = 1 << 30
 #: Range of the differences between neighbours that fits into fewer than 32 bits, with room to spare.
 _MAX_DELTA_RANGE: Final = 1 << 28
 
@@ -73,12 +77,18 @@ class Choice:
         return Encoding.PLAIN_DICTIONARY if old else Encoding.PLAIN
 
 
+Choose = Callable[[Leaf, LeafData, ChunkOptions], Choice]
+
+
 def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     """The encoding that was asked for, or the smallest that every reader decodes.
 
-    A dictionary that was asked for and would take more than `ChunkOptions.dictionary_bytes` gives way to PLAIN.
+    A dictionary that was asked for and would take more than `ChunkOptions.dictionary_bytes` gives way to PLAIN, but
+    not one that other chunks of the column have, too.
     """
     wanted = options.encoding
+    if options.dictionary is not None:
+        return _choose_kept(leaf, data.values, options)
     if wanted is None:
         return _choose_smallest(leaf, data, options)
     if wanted not in DICTIONARY_ENCODINGS:
@@ -87,6 +97,28 @@ def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     if _may_be_dictionary(leaf, data.values, options):
         built = dictionary.build(leaf.node, data.values, options.dictionary_bytes)
     return Choice(Encoding.PLAIN) if built is None else Choice(wanted, built)
+
+
+def choose_first(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
+    """The encoding of the first chunk of a text column, which all others follow: few values say little about them."""
+    values = data.values
+    if len(values) < _FEW_VALUES and _may_be_dictionary(leaf, values, options):
+        starts = np.arange(len(values), dtype=np.int64)
+        assert isinstance(values, ByteArrays)
+        found = kernels.distinct_in_runs_byte_arrays(values.offsets, values.data, starts, 1)
+        _, in_one, in_two, in_any, num_bytes = found
+        # As many as there are to be drawn from, at least, by Chao's bound.
+        varied = in_any + in_one * (in_one - 1) / (2 * (in_two + 1))
+        if varied * (num_bytes / in_any + 4) <= options.dictionary_bytes:
+            return _choose_kept(leaf, values, replace(options, dictionary=True))
+    return choose(leaf, data, options)
+
+
+def _choose_kept(leaf: Leaf, values: Values, options: ChunkOptions) -> Choice:
+    built = dictionary.build(leaf.node, values, _LARGEST_DICTIONARY) if options.dictionary and len(values) else None
+    if built is None:
+        return Choice(Encoding.PLAIN)
+    return Choice(options.encoding or Encoding.RLE_DICTIONARY, built)
 
 
 def plain_bytes(leaf: Leaf, values: Values) -> int:

@@ -24,7 +24,7 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.ledger.ledger_model import Ledger
-from resilient_pq.recovery.report import Finding, LostRegion
+from resilient_pq.recovery.report import Finding, LostRegion, OtherPolicy
 from resilient_pq.recovery.resume.resume_layout import layout_behind, own_keys
 from resilient_pq.recovery.resume.resume_local import prefix_of
 from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
@@ -50,6 +50,7 @@ class OutputContents:
     lost: tuple[LostRegion, ...]
     ledger: Ledger
     findings: tuple[Finding, ...]
+    other_policy: OtherPolicy | None = None
 
     @property
     def sound(self) -> bool:

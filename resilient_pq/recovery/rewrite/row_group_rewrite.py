@@ -28,6 +28,7 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
 from resilient_pq.recovery.verification.page_scan import PageScanner
+from resilient_pq.writer.file_layout import has_dictionary
 
 
 class RowGroupRewriter:
@@ -67,7 +68,7 @@ class RowGroupRewriter:
             derived = await self._derived(outcome, salvaged.chunk)
             return await asyncio.to_thread(copied_chunk, salvaged.chunk, data, derived), len(data)
         assert choice is not None
-        options = _options_like(salvaged)
+        options = _options_like(leaf, salvaged)
         runs = () if salvaged is None else salvaged.runs
 
         def encode() -> EncodedChunk:
@@ -127,7 +128,7 @@ async def _read_again(source: DamagedObject, chunk: ChunkRead) -> memoryview:
     return data
 
 
-def _options_like(salvaged: SalvagedChunk | None) -> ChunkOptions:
+def _options_like(leaf: Leaf, salvaged: SalvagedChunk | None) -> ChunkOptions:
     """How a chunk is encoded again: as it was, where that can be written."""
     if salvaged is None:
         return ChunkOptions()
@@ -143,6 +144,8 @@ def _options_like(salvaged: SalvagedChunk | None) -> ChunkOptions:
     pairs = ((pair.key, pair.value) for pair in metadata.key_value_metadata or ())
     return ChunkOptions(
         codec=codec,
+        # Other row groups of the column are copied as they are.
+        dictionary=has_dictionary(metadata) if leaf.is_flat_text else None,
         level=codecs.check_level(codec, None),
         version=2 if v2 else 1,
         bloom_filter=None if metadata.bloom_filter_offset is None else FilterOptions(),
