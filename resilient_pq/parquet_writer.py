@@ -141,10 +141,15 @@ class ParquetWriter:
         num_rows: int | None = getattr(table, "num_rows", None)
         if num_rows is None or num_rows <= most:
             self._writer.write(table)
-            self._writer.flush()
+            self._end_row_group()
             return
         for start in range(0, num_rows, most):
             self._writer.write(table.slice(start, min(most, num_rows - start)))  # type: ignore[attr-defined]
+            self._end_row_group()
+
+    def _end_row_group(self) -> None:
+        """End the row group; in a file that is full soon it takes further tables, for `max_unstored_seconds`."""
+        if not self._writer.soon_full:
             self._writer.flush()
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:

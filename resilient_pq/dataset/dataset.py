@@ -53,7 +53,7 @@ class Dataset:
         folders: FolderColumns | None = None,
     ) -> None:
         """Use `open_many` instead."""
-        self.files = tuple(files)
+        self.files: tuple[File, ...] = tuple(files)
         self.counters = counters
         self._stores = stores
         self._how = how

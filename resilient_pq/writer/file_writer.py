@@ -124,6 +124,11 @@ class Writer(UnstoredDeadline):
         return self._encoder.open_bytes if self._encoder else 0
 
     @property
+    def soon_full(self) -> bool:
+        """Whether a quarter of the row groups is there that a file can have, or of the bytes of its footer."""
+        return self._encoder is not None and self._encoder.soon_full
+
+    @property
     def num_bytes_resent(self) -> int:
         """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
         return self._sink.num_bytes_resent
