@@ -13,8 +13,14 @@ from resilient_pq.cli.main import run
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 VERBS = (
     "write",
+    "resume",
     "convert",
     "cat",
+    "head",
+    "schema",
+    "count",
+    "stats",
+    "diff",
     "inspect",
     "check",
     "recover",
@@ -25,7 +31,7 @@ VERBS = (
     "uploads",
     "uploads list",
     "uploads complete",
-    "uploads resume-info",
+    "uploads show",
     "uploads abort",
     "demo",
 )
