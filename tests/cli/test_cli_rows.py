@@ -105,7 +105,7 @@ class TestWhere:
 @pytest.mark.parametrize("form", ["arrow", "parquet"])
 def test_rows_as_data(form: str, rpq_command: list[str], tmp_path: Path) -> None:
 
-    count = 20_000  # of more batches than one
+    count = 9_000  # of more batches than one
     columns = {"n": [None if i % 3 == 0 else i for i in range(count)], "l": [[i, None] for i in range(count)]}
     with rpq.create(tmp_path / "in.parquet") as writer:
         writer.write(pa.table(columns))
