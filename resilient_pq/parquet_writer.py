@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from resilient_pq.errors import SchemaError, UnsupportedError
+from resilient_pq.errors import OptionError, UnsupportedError
 from resilient_pq.writer.write_options import WriteOptions
 
 #: Rows of a row group where nothing is said, as in pyarrow.
@@ -183,7 +183,7 @@ def _rows_of(row_group_size: object) -> int | None:
     if row_group_size is None:
         return None
     if not isinstance(row_group_size, int) or row_group_size < 1:
-        raise SchemaError(f"row_group_size is {row_group_size!r}; it is a whole number, at least 1")
+        raise OptionError(f"row_group_size is {row_group_size!r}; it is a whole number, at least 1")
     return row_group_size
 
 

@@ -74,6 +74,7 @@ from resilient_pq.public_names import NotParquetError as NotParquetError
 from resilient_pq.public_names import NothingToRecoverError as NothingToRecoverError
 from resilient_pq.public_names import ObjectChangedError as ObjectChangedError
 from resilient_pq.public_names import ObjectInfo as ObjectInfo
+from resilient_pq.public_names import OptionError as OptionError
 from resilient_pq.public_names import OtherPolicy as OtherPolicy
 from resilient_pq.public_names import OutOfMemoryError as OutOfMemoryError
 from resilient_pq.public_names import Outcome as Outcome

@@ -381,7 +381,7 @@ class Writer(UnstoredDeadline):
         if self._options.own_metadata is not None:
             note += "; go on with rpq.resume_dataset"  # which believes only what its own writer left
         elif (command := self._sink.rescue_command()) is not None:
-            note += f"; go on with it from Python (rpq.resume), or complete it: {command}"
+            note += f"; go on with it: `rpq resume` (rpq.resume), or complete it: {command}"
         log.error("%s: not published; %s", self.url, note)
         if isinstance(error, ResilientPQError) and error.hint is None:
             error.hint = note
