@@ -157,7 +157,7 @@ def _run(program: typer.Typer, arguments: Sequence[str], *, name: str, verb: str
     except UsageError as error:
         # Typer quotes what pydantic says of a value.
         message = re.sub(r"Input should be ([^,\n]*)(, unable to parse.*)?", r"it must be \1", error.message)  # type: ignore[attr-defined]
-        error.message = scrubbed(message)  # type: ignore[attr-defined]
+        error.message = scrubbed(message.replace("Value error, ", ""))  # type: ignore[attr-defined]
         with suppress(OSError):  # stderr is closed, or full
             error.show()  # type: ignore[attr-defined]
         if "--json" in arguments:
