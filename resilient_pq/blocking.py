@@ -1,36 +1,35 @@
-"""The adapter of `resilient_pq.sync`: blocking functions, and classes whose methods block."""
+"""The adapter of `resilient_pq.sync`: asynchronous functions and objects for callers that block."""
 
 from __future__ import annotations
 
 import atexit
 import functools
 import inspect
-import operator
 import os
 import pathlib
 import re
 import threading
 import warnings
 import weakref
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
+from typing import Any, Final, Self, SupportsIndex
+
+import nanoarrow
 
 import resilient_pq
-from resilient_pq import public_names
-from resilient_pq.blocking_streams import BlockingBatches, BlockingResults, blocking_rows
-from resilient_pq.errors import ObjectChangedError, ResilientPQError, UnsupportedError, Where, WriterStateError
-from resilient_pq.io import ObjectInfo
+from resilient_pq.arrow.c_stream import lazy_stream
+from resilient_pq.arrow.types.field import Field
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.loop_portal import portal as _loop
-from resilient_pq.public_names import Dataset, DatasetWriter, File, TrevniFile, Writer
+from resilient_pq.public_names import *
 from resilient_pq.writer.lifecycle import WriterLifecycle
 from resilient_pq.writer.row_pieces import row_pieces
 
-#: What a docstring has more where code has to await.
-_ASYNC_WORDS: Final = re.compile(r"\b(?:async (?=with|for)|await |(?<=An )asynchronous (?=iterator))")
+#: What an `Opening` opens, in an annotation.
+_OPENED: Final = re.compile(r"^Opening\[(.+)\]$")
 
 
 async def _await(awaitable: Awaitable[Any]) -> Any:
@@ -39,46 +38,65 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
 
 def _adapt(value: Any) -> Any:
     """What a caller of an asynchronous name gets here."""
-    if isinstance(value, public_names.Records):
-        return blocking_rows(value)
+    if isinstance(value, Batches):
+        return BlockingBatches(value)
+    if isinstance(value, Records):
+        return _rows(value)
+    if isinstance(value, FileResults):
+        return BlockingResults(value)
     if inspect.isawaitable(value):
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
     for kind in type(value).__mro__:
-        if kind in _TWINS:
-            return _TWINS[kind](value)
+        if kind in TWINS:
+            return TWINS[kind](value)
     if inspect.ismethod(value):
-        return _blocking(value)
+        return blocking(value)
     return value
 
 
-def _blocking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, for callers that block."""
+def _iterate(source: Batches | FileResults) -> Iterator[Any]:
+    """Leaving the loop early closes the asynchronous iterator, too."""
+
+    async def following() -> Any:
+        return await anext(source, None)
+
+    try:
+        while (item := _loop.run(following())) is not None:
+            yield item
+    finally:
+        _loop.end(source.aclose())
+
+
+def _rows(records: Records) -> Iterator[dict[str, Any]]:
+    """Many rows for each turn of the loop, which takes longer than making a row."""
+    with BlockingBatches(records.batches) as batches:
+        for batch in batches:
+            yield from batch.to_pylist(inexact=records.inexact)
+
+
+def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, for callers that block; `sync.pyi` says what type checkers see."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = _adapt(function(*args, **kwargs))
-        if isinstance(given, Blocking) and function is resilient_pq.open:
+        if isinstance(given, BlockingFile) and function is resilient_pq.open:
             given._opened_with = args, kwargs
         return given
 
-    call.__doc__ = _of_blocking_code(function.__doc__)
+    call.__doc__ = said(function.__doc__)
+    if inspect.isfunction(function):
+        signature = inspect.signature(function)
+        returned = _OPENED.sub(r"\1", str(signature.return_annotation))
+        call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
     return call
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The method of an asynchronous class as one of its blocking twin."""
-
-    @functools.wraps(function)
-    def call(self: Blocking, *args: Any, **kwargs: Any) -> Any:
-        return _adapt(function(self._target, *args, **kwargs))
-
-    call.__doc__ = _of_blocking_code(function.__doc__)
-    return call
-
-
-def _of_blocking_code(text: str | None) -> str | None:
-    """A docstring in the words of code without ``await``."""
-    return text and _ASYNC_WORDS.sub("", text)
+def said(text: str | None) -> str | None:
+    """A docstring for callers that block."""
+    return (
+        None if text is None else text.replace("async with", "with").replace("async for", "for").replace("await ", "")
+    )
 
 
 #: The writers that somebody still has.
@@ -115,9 +133,6 @@ def _keep_rows(writer: Writer | DatasetWriter, process: int) -> None:
 class Blocking:
     """A writer, a `File` or another of its like whose methods block; everything else of it is as it is there."""
 
-    #: The arguments of the `open` that gave it.
-    _opened_with: tuple[tuple[Any, ...], Mapping[str, Any]] | None = None
-
     def __init__(self, target: Writer | DatasetWriter | File | Dataset | TrevniFile) -> None:
         """Adapt `target`."""
         self._target = target
@@ -125,11 +140,9 @@ class Blocking:
             weakref.finalize(self, _keep_rows, target, os.getpid()).atexit = False
             _writers.add(self)
 
-    if not TYPE_CHECKING:  # which know all attributes by the stub
-
-        def __getattr__(self, name: str) -> Any:
-            """The same attribute of the asynchronous object, adapted."""
-            return _adapt(getattr(self._target, name))
+    def __getattr__(self, name: str) -> Any:
+        """The same attribute of the asynchronous object, adapted."""
+        return _adapt(getattr(self._target, name))
 
     def __dir__(self) -> list[str]:
         """The names of the asynchronous object."""
@@ -160,14 +173,113 @@ class BlockingWriter(Blocking):
     _target: Writer | DatasetWriter
 
     def write(self, data: object) -> None:
-        """As of the asynchronous writer; iterators are asked for rows in the thread of the caller."""
+        """Take rows as the asynchronous writer does; iterators are asked for them in the thread of the caller."""
         if isinstance(data, AsyncIterable):
             _loop.run(self._target.write(data))
             return
         for piece in row_pieces(data):
             _loop.run(self._target.write(piece))
 
-    write.__doc__ = WriterLifecycle.write.__doc__
+
+class BlockingBatches(Iterator[Table]):
+    """A stream of tables that blocks: an iterator, and an Arrow stream for whoever takes one.
+
+    Leaving a loop early cancels what is read ahead as soon as the stream is let go of; `close` and ``with`` do it there
+    and then. It is for one thread at a time.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        """Take over a stream; `File.batches` is the way to get one."""
+        self._batches = batches
+        self._tables: Iterator[Table] = _iterate(batches)
+
+    @property
+    def schema(self) -> nanoarrow.Schema:
+        """The Arrow schema of the batches; one may have a wider form of a type, where its values need it."""
+        return self._batches.schema
+
+    def __next__(self) -> Table:
+        """The next batch.
+
+        Raises:
+            UnsupportedError: There were more, but the stream was closed, or waiting for one was interrupted.
+        """
+        for batch in self._tables:
+            return batch
+        self._batches.refuse_stopped()
+        raise StopIteration
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as a capsule of the Arrow C data interface."""
+        return self._batches.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The batches that are left as a capsule of the Arrow C stream interface, read as they are consumed.
+
+        Whoever takes it takes the batches from this iterator; when it is released after it was asked for one, nothing
+        more is read.
+
+        Args:
+            requested_schema: Passed over, as the interface allows: the columns come as they are.
+        """
+        return lazy_stream(Field.of(self), self, self.close)
+
+    def close(self) -> None:
+        """Read no more. A second call does nothing."""
+        _loop.end(self._batches.aclose())
+
+    def __enter__(self) -> Self:
+        """The stream itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Read no more."""
+        self.close()
+
+
+class BlockingResults(Iterator[FileResult]):
+    """What becomes of many files, each as soon as it is done: an iterator that blocks.
+
+    Leaving a loop early cancels the files that are under way as soon as it is let go of; `close` and ``with`` do it
+    there and then.
+    """
+
+    def __init__(self, results: FileResults) -> None:
+        """Take over what is under way; `check_many` and `recover_many` are the ways to get one."""
+        self._results = results
+        self._each: Iterator[FileResult] = _iterate(results)
+
+    @property
+    def verb(self) -> str:
+        """What is done with the files."""
+        return self._results.verb
+
+    @property
+    def summary(self) -> RunSummary:
+        """What was counted so far; all of it when the last result was given."""
+        return self._results.summary
+
+    def __next__(self) -> FileResult:
+        """The next file that is done."""
+        return next(self._each)
+
+    def finish(self) -> RunSummary:
+        """Do all files that are left, and give the summary of all."""
+        for _ in self:
+            pass
+        return self.summary
+
+    def close(self) -> None:
+        """Cancel what is under way. A second call does nothing."""
+        _loop.end(self._results.aclose())
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """As `close`."""
+        self.close()
 
 
 class BlockingReader(Blocking):
@@ -176,11 +288,9 @@ class BlockingReader(Blocking):
     Any Arrow library takes it as a table, row group by row group, or batch by batch, as it needs them.
     """
 
-    _target: File | Dataset | TrevniFile
-
     def __arrow_c_schema__(self) -> object:
         """The Arrow schema of all columns as a capsule."""
-        return BlockingBatches(self._target.batches()).__arrow_c_schema__()
+        return self.batches().__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """All rows and columns as a capsule of the Arrow C stream interface, read as they are consumed.
@@ -191,25 +301,25 @@ class BlockingReader(Blocking):
         Args:
             requested_schema: Passed over, as the interface allows: the columns come as they are.
         """
-        return BlockingBatches(self._target.batches()).__arrow_c_stream__()
+        return self.batches().__arrow_c_stream__()
 
 
 class BlockingFile(BlockingReader):
     """A `File` whose methods block. It can be pickled: it is opened again where it is first used."""
 
     _target: File
+    #: The arguments of the `open` that gave it.
+    _opened_with: tuple[tuple[Any, ...], Mapping[str, Any]] | None = None
     #: The URL, the other arguments of `open`, and the version, once it was pickled.
     _pickled: tuple[str | os.PathLike[str], Mapping[str, Any], ObjectInfo] | None = None
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """As of the asynchronous file, which an unpickled one opens now."""
-            if name != "_target" or self._pickled is None:
-                return super().__getattr__(name)
-            url, options, pin = self._pickled
-            self._target = _loop.run(_open_pinned(url, options, pin))
-            return self._target
+    def __getattr__(self, name: str) -> Any:
+        """As of the asynchronous file, which an unpickled one opens now."""
+        if name != "_target" or self._pickled is None:
+            return super().__getattr__(name)
+        url, options, pin = self._pickled
+        self._target = _loop.run(_open_pinned(url, options, pin))
+        return self._target
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """What opens the same version again: the arguments of `open`, storage options included, and that version.
@@ -236,7 +346,7 @@ class BlockingFile(BlockingReader):
 
 def _unpickled(url: str | os.PathLike[str], options: Mapping[str, Any], pin: ObjectInfo) -> BlockingFile:
     """A pickled file, which is not opened yet."""
-    twin = _TWINS[File]
+    twin: Any = TWINS[File]
     file: BlockingFile = twin.__new__(twin)
     file._pickled = url, options, pin
     return file
@@ -256,32 +366,28 @@ async def _open_pinned(url: str | os.PathLike[str], options: Mapping[str, Any], 
 
 
 def _twin(kind: type, base: type[Blocking]) -> type[Blocking]:
-    """The blocking form of an asynchronous class: its methods, properties and documentation, and what `base` has."""
-    members: dict[str, Any] = {"__doc__": _of_blocking_code(kind.__doc__), "__module__": "resilient_pq.sync"}
+    """The class of an asynchronous object for callers that block, under the same name."""
+    members: dict[str, Any] = {"__doc__": said(kind.__doc__), "__module__": "resilient_pq.sync"}
     for name in dir(kind):
         member = inspect.getattr_static(kind, name)
-        if name.startswith("_"):
-            continue
-        if inspect.isfunction(member) and not hasattr(base, name):
-            members[name] = _method(member)
-        elif isinstance(member, property | functools.cached_property):
-            members[name] = property(operator.attrgetter(f"_target.{name}"), doc=member.__doc__)
+        if not name.startswith("_") and inspect.isfunction(member) and not hasattr(base, name):
+            members[name] = _method(name, blocking(member))
     return type(kind.__name__, (base,), members)
 
 
-#: The blocking class of each asynchronous one.
-_TWINS: Final[dict[type, Any]] = {
+def _method(name: str, like: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that calls the one of the asynchronous object, which may be of a class below."""
+
+    @functools.wraps(like)
+    def call(self: Blocking, *args: Any, **kwargs: Any) -> Any:
+        return _adapt(getattr(self._target, name)(*args, **kwargs))
+
+    return call
+
+
+#: The classes whose objects callers that block get instead.
+TWINS: Final[Mapping[type, type[Blocking]]] = {
+    File: _twin(File, BlockingFile),
     **{kind: _twin(kind, BlockingReader) for kind in (Dataset, TrevniFile)},
     **{kind: _twin(kind, BlockingWriter) for kind in (Writer, DatasetWriter)},
-    File: _twin(File, BlockingFile),
-    public_names.Batches: BlockingBatches,
-    public_names.FileResults: BlockingResults,
 }
-
-
-def blocking_twin(name: str) -> Any:
-    """What `resilient_pq.sync` has under a public name of `resilient_pq`."""
-    value = getattr(resilient_pq, name)
-    if inspect.isfunction(value) and not hasattr(public_names, name):  # those there wait for nothing
-        return _blocking(value)
-    return _TWINS.get(value, value) if inspect.isclass(value) else value

@@ -53,8 +53,8 @@ class Dataset:
         folders: FolderColumns | None = None,
     ) -> None:
         """Use `open_many` instead."""
-        self.files = tuple(files)
-        self.counters: FetchCounters = counters
+        self.files: tuple[File, ...] = tuple(files)
+        self.counters = counters
         self._stores = stores
         self._how = how
         self._field = _schema_of(files)

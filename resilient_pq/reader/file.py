@@ -16,7 +16,7 @@ from resilient_pq.arrow.types.arrow_schema import ColumnFields
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FileClosedError, Where, located
+from resilient_pq.errors import Where, located
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
@@ -80,7 +80,7 @@ class File(IndexedFile):
         limits = limits or ReadLimits.of(how.options)
         tail = limits.tails.keep(tail)
         self._tail = tail
-        self.objects = ChunkObjects(
+        self.objects: ChunkObjects = ChunkObjects(
             store,
             tail.info,
             contents,
@@ -93,7 +93,6 @@ class File(IndexedFile):
         self._how = how
         self._options = how.options
         self._owns_store = owns_store
-        self._closed = False
         self._row_groups = RowGroupReader(self.objects, how, limits)
 
     # -- facts about the file -------------------------------------------------------------------
@@ -149,11 +148,6 @@ class File(IndexedFile):
         """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
         healer = self.objects.healer
         return () if healer is None else tuple(healer.healed)
-
-    @property
-    def key_value_metadata(self) -> dict[str, str | None]:
-        """Key-value metadata of the file."""
-        return dict(self.contents.key_value)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -386,15 +380,8 @@ class File(IndexedFile):
 
     # -- ending ----------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise FileClosedError("the file is closed", where=Where(key=self.url))
-
     async def close(self) -> None:
-        """Let go of the store's connections, and of most of the memory that is kept for what is read next.
-
-        What is known of the file stays; nothing more can be read. A second call does nothing.
-        """
+        """Let go of the store's connections, and of most of the memory kept for reading; nothing more can be read."""
         self._closed = True
         memory_pool.give_back(keep=_KEPT_WHEN_CLOSED)
         if self._owns_store:

@@ -210,7 +210,7 @@ class TestRefused:
             ("a.arrow", b"\xff\xff\xff\xff\x00\x01\x00\x00abc", ExitCode.DAMAGE, "ends within its schema"),
             ("a.arrow", b"ARROW1\0\0" + bytes(100), ExitCode.DAMAGE, "a.arrow"),
             ("a.parquet", b"PAR1 and nothing more", ExitCode.DAMAGE, "footer"),
-            ("a.txt", b"words", ExitCode.USAGE, "ending"),
+            ("a.txt", b"words", ExitCode.USAGE, "cannot tell the format from the extension"),
         ],
     )
     def test_bad_input(self, name: str, content: bytes, code: int, words: str, rpq_run: Run, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync as blocking_names
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.loop_portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.writer.file_writer import Writer
 
@@ -38,15 +39,56 @@ def test_the_same_names() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_same_signatures_and_documentation(name: str) -> None:
     ours, theirs = getattr(sync, name), getattr(rpq, name)
-    assert inspect.signature(ours) == inspect.signature(theirs)
-    words = (theirs.__doc__ or "").replace("async with", "with").replace("An asynchronous iterator", "An iterator")
-    assert ours.__doc__ == words and (ours is not theirs or name == "scan")  # which waits for nothing
+    assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters
+    said = theirs.__doc__.replace("async with", "with").replace("async for", "for").replace("await ", "")
+    assert ours.__doc__ == said and (ours is not theirs or name == "scan")  # which waits for nothing
 
 
-def test_everything_else_is_the_same_object() -> None:
-    blocking = {"File", "Dataset", "TrevniFile", "Writer", "DatasetWriter", "Batches", "FileResults"}
-    for name in set(rpq.__all__) - set(FUNCTIONS) - blocking:
+def test_all_but_files_and_writers_is_the_same_object() -> None:
+    files_and_writers = {"Batches", "Dataset", "DatasetWriter", "File", "FileResults", "TrevniFile", "Writer"}
+    for name in set(rpq.__all__) - set(FUNCTIONS):
+        if name in files_and_writers:
+            assert getattr(sync, name).__name__.endswith(name.removeprefix("File"))
+            assert not issubclass(getattr(sync, name), getattr(rpq, name))
+            continue
         assert getattr(sync, name) is getattr(rpq, name), name
+
+
+USER = """
+from typing import assert_type
+from resilient_pq import sync as rpq
+
+with rpq.create("f.parquet", options=rpq.WriteOptions()) as writer:
+    writer.write({"a": [1]})
+with rpq.open("f.parquet") as file:
+    for batch in file.batches():
+        print(batch.num_rows)
+    file.__arrow_c_stream__()
+with rpq.open_many(["f.parquet"], on_damage="drop") as dataset:
+    dataset.__arrow_c_schema__()
+assert_type(rpq.check("f.parquet"), rpq.Report)
+assert_type(rpq.write_metadata("folder"), rpq.WrittenMetadata)
+assert_type(rpq.list_uploads("s3://bucket"), list[rpq.Upload])
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", "Success"),
+        ('rpq.open("f.parquet", verfy=True)', 'keyword argument "verfy"'),
+        ('rpq.create("f.parquet", row_group_rows="3")', 'incompatible type "str"; expected "int | None"'),
+        ('rpq.resume("f.parquet", metadata={})', 'keyword argument "metadata"'),
+    ],
+)
+def test_a_script_that_is_checked_strictly(tmp_path: Path, more: str, said: str) -> None:
+    api = pytest.importorskip("mypy.api")
+    script = tmp_path / "script.py"
+    script.write_text(USER + more)
+    out, err, status = api.run(["--strict", f"--cache-dir={tmp_path}", "--config-file=", str(script)])
+    assert (status == 0, err) == (not more, ""), out
+    assert said in out
 
 
 def test_methods_and_properties_of_writers_and_files(tmp_path: Path) -> None:
@@ -93,7 +135,7 @@ def test_leaving_the_batches_early_ends_what_runs(tmp_path: Path) -> None:
         for batch in file.batches(1):
             assert batch.num_rows == 1
             break
-        loop = sync._loop._running()
+        loop = portal._running()
         left = asyncio.run_coroutine_threadsafe(_others(), loop).result()
     assert not left
 

@@ -23,7 +23,7 @@ from resilient_pq.cli.input.background import in_background
 from resilient_pq.cli.input.input_stream import Decompressed, InputStream, StoppableFile, take_bytes
 from resilient_pq.cli.input.text_parser import TextOptions
 from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, read_csv, read_json_lines, read_tsv
-from resilient_pq.errors import FormatError, UnsupportedError, Where
+from resilient_pq.errors import FormatError, ResilientPQError, UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.resolve import refuse_mistyped
@@ -123,7 +123,7 @@ def _check_form(src: str, ending: str, form: str | None, text_options: TextOptio
         return
     known = ", ".join([*_READERS, ".parquet"])
     raise UnsupportedError(
-        "only Parquet is read from URLs" if is_url else "its ending does not say its form",
+        "only Parquet is read from URLs" if is_url else "cannot tell the format from the extension",
         where=where,
         hint=f"local files may end in {known}, with .gz or .zst behind them; --format says it of others",
     )
@@ -155,26 +155,41 @@ async def _open_local(src: str, ending: str, packed: str, text_options: TextOpti
 @asynccontextmanager
 async def _open_parquet(src: str, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
     async with rpq.open(src, storage_options=storage_options) as file, aclosing(_parquet_batches(file)) as batches:
-        yield InputRows(file.arrow_schema, batches, _metadata(file))
+        yield InputRows(file.arrow_schema, batches, metadata_of(file))
 
 
 @asynccontextmanager
 async def _open_copy_of_stdin() -> AsyncIterator[InputRows]:
     """A Parquet file, which is read from its end, from stdin."""
+    async with stdin_as_file(STDIN) as path, _open_parquet(path, None) as rows:
+        yield rows
+
+
+@asynccontextmanager
+async def stdin_as_file(src: str) -> AsyncIterator[str]:
+    """A source by its name; what comes on stdin is stored in a temporary file first, since footers are at the end."""
+    if src != STDIN:
+        yield src
+        return
     with tempfile.NamedTemporaryFile(prefix="rpq-stdin-", suffix=".parquet") as copy:
+        file = _open_file(STDIN)
 
         def copied() -> Generator[int, None, None]:
-            with _open_file(STDIN) as file:
+            with file:
                 stream = InputStream(file)
                 while piece := stream.read(MiB):
                     yield copy.write(piece)
             copy.flush()
 
-        async with aclosing(in_background(copied())) as pieces:
+        async with aclosing(in_background(copied(), file.stop)) as pieces:
             async for _ in pieces:
                 pass
-        async with _open_parquet(copy.name, None) as rows:
-            yield rows
+        try:
+            yield copy.name
+        except ResilientPQError as error:
+            if error.where.key == copy.name:
+                error.where = replace(error.where, key="stdin")
+            raise
 
 
 def _open_file(src: str) -> StoppableFile:
@@ -210,6 +225,7 @@ async def _parquet_batches(file: rpq.File) -> Batches:
             yield batch, done / file.num_rows
 
 
-def _metadata(file: rpq.File) -> dict[str, str]:
+def metadata_of(file: rpq.File) -> dict[str, str]:
+    """Key-value metadata that its user wrote."""
     pairs = file.key_value_metadata.items()
     return {key: value or "" for key, value in pairs if not key.startswith("rpq.") and key != "ARROW:schema"}
