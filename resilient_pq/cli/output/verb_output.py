@@ -34,7 +34,7 @@ _FIRST_OF_LINE = "\r\x1b[K"
 _SHOW_CURSOR = "\x1b[?25h"
 
 _STYLES = {
-    "bold green": ("sound", "kept", "protected", "repairable", "written", "held", "completed"),
+    "bold green": ("sound", "kept", "protected", "repairable", "written", "ok", "completed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
     "bold yellow": (
         "unfinished",
