@@ -5,4 +5,4 @@ from typing import Any
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return re.sub(r"^(\s*```\w+) no-run$", r"\1", markdown, flags=re.MULTILINE)
+    return re.sub(r"^(\s*```\w+) no-run.*$", r"\1", markdown, flags=re.MULTILINE)
