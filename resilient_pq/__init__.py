@@ -41,6 +41,7 @@ from resilient_pq.recovery.check import check as check
 from resilient_pq.recovery.recover import recover as recover
 from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
 from resilient_pq.recovery.resume.resume_file import resume as resume
+from resilient_pq.recovery.seal import seal as seal
 from resilient_pq.recovery.uploads.open_uploads import abort_upload as abort_upload
 from resilient_pq.recovery.uploads.open_uploads import list_uploads as list_uploads
 from resilient_pq.recovery.uploads.open_uploads import resume_info as resume_info

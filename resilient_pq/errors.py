@@ -12,6 +12,7 @@ Any package may import this module; `error_chains` pickles errors::
     ├─ UnsupportedError (NotImplementedError)
     │  └─ CodecUnavailableError           .codec
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
+    │  └─ OptionError                     an option has a value that it cannot have
     ├─ SourceError                        the source of the rows failed while it handed them over
     ├─ WriterStateError (RuntimeError)
     │  ├─ WriterClosedError
@@ -192,6 +193,10 @@ class CodecUnavailableError(UnsupportedError):
 
 class SchemaError(ResilientPQError, ValueError):
     """A batch does not fit the schema of the file, or a request names what the schema does not have."""
+
+
+class OptionError(SchemaError):
+    """An option has a value that it cannot have; nothing was opened."""
 
 
 class SourceError(ResilientPQError):

@@ -23,6 +23,7 @@ async def read(
     limit: int | None = None,
     strings: Strings = "plain",
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     **options: Any,
 ) -> Table:
     """Rows of a Parquet file as a table, which every Arrow library takes: ``pandas.DataFrame(table.to_pydict())``.
@@ -34,6 +35,7 @@ async def read(
         limit: Rows at most.
         strings: How text and binary columns come.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         **options: Further arguments of `open`, such as ``on_damage="drop"``.
 
     Raises:
@@ -42,7 +44,7 @@ async def read(
         SchemaError: There is no such column, or an argument has a value that it cannot have.
         StoreError: The store could not give the bytes.
     """
-    async with open(url, storage_options=storage_options, **options) as file:
+    async with open(url, storage_options=storage_options, retry=retry, **options) as file:
         return await file.read(columns, filters=filters, limit=limit, strings=strings)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from resilient_pq.errors import SchemaError, UnsupportedError
+from resilient_pq.errors import OptionError, UnsupportedError
 from resilient_pq.writer.write_options import WriteOptions
 
 #: Rows of a row group where nothing is said, as in pyarrow.
@@ -141,10 +141,15 @@ class ParquetWriter:
         num_rows: int | None = getattr(table, "num_rows", None)
         if num_rows is None or num_rows <= most:
             self._writer.write(table)
-            self._writer.flush()
+            self._end_row_group()
             return
         for start in range(0, num_rows, most):
             self._writer.write(table.slice(start, min(most, num_rows - start)))  # type: ignore[attr-defined]
+            self._end_row_group()
+
+    def _end_row_group(self) -> None:
+        """End the row group; in a file that is full soon it takes further tables, for `max_unstored_seconds`."""
+        if not self._writer.soon_full:
             self._writer.flush()
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
@@ -178,7 +183,7 @@ def _rows_of(row_group_size: object) -> int | None:
     if row_group_size is None:
         return None
     if not isinstance(row_group_size, int) or row_group_size < 1:
-        raise SchemaError(f"row_group_size is {row_group_size!r}; it is a whole number, at least 1")
+        raise OptionError(f"row_group_size is {row_group_size!r}; it is a whole number, at least 1")
     return row_group_size
 
 

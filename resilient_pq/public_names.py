@@ -32,6 +32,7 @@ from resilient_pq.errors import NotFoundError as NotFoundError
 from resilient_pq.errors import NothingToRecoverError as NothingToRecoverError
 from resilient_pq.errors import NotParquetError as NotParquetError
 from resilient_pq.errors import ObjectChangedError as ObjectChangedError
+from resilient_pq.errors import OptionError as OptionError
 from resilient_pq.errors import OutOfMemoryError as OutOfMemoryError
 from resilient_pq.errors import PreconditionError as PreconditionError
 from resilient_pq.errors import RangeError as RangeError

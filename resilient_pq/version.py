@@ -1,6 +1,6 @@
 """The version of this package, and how its files name their maker."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: How `CREATED_BY` begins in every version.
 MAKER = "resilient_pq version "

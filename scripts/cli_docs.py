@@ -13,25 +13,33 @@ from resilient_pq.cli.main import run
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 VERBS = (
     "write",
+    "resume",
     "convert",
     "cat",
+    "head",
+    "schema",
+    "count",
+    "stats",
+    "diff",
     "inspect",
     "check",
     "recover",
+    "seal",
     "protect",
     "repair",
     "metadata",
     "uploads",
     "uploads list",
     "uploads complete",
-    "uploads resume-info",
+    "uploads show",
     "uploads abort",
     "demo",
 )
 HEAD = """# The command line
 
 `rpq` writes results to stdout, progress and hints to stderr. It never asks a question, and never changes the file it
-reads. Every verb takes `--json` and then prints one document, described in [json.md](json.md).
+reads, but for `rpq repair --in-place`; `rpq check --quarantine` moves files.
+Every verb takes `--json` and then prints one document, described in [json.md](json.md).
 
 Where `check`, `recover` and `inspect` are given many files (a folder, a prefix that ends with a slash, a pattern),
 there is a document for each as a line and one of all as the last, and the exit status is the highest of any file. See

@@ -1,8 +1,8 @@
 """How much damage a sidecar repairs: ``python scripts/parity_survival.py`` prints the table of docs/guides/parity.md.
 
-For each share of parity and each kind of damage, damage is drawn 200 times over the blocks of a file, cut into groups as
-`rpq protect` cuts it; the table has the share of draws after which every column can be rebuilt. What the geometry says
-is what `repair` does: tests/parity/test_repair.py compares the two.
+For each share of parity and each kind of damage, damage is drawn 200 times over the blocks of a file, cut into groups
+as `rpq protect` cuts it; the table has the share of draws after which every column can be rebuilt. What the geometry
+says is what `repair` does: tests/parity/test_repair.py compares the two.
 """
 
 from __future__ import annotations

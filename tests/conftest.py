@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import gc
 import importlib.util
 import math
@@ -33,7 +32,7 @@ hypothesis.settings.register_profile(
     "quick",
     derandomize=not SEARCHING,
     database=None,
-    max_examples=35,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
@@ -53,6 +52,14 @@ def installed_package_in_subprocesses() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def few_threads_of_blas() -> Iterator[None]:
+    """Python started by tests does not begin threads for linear algebra, which nobody does: a third of its start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def bytecode_for_subprocesses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Python started by tests does not compile the package each time, where nothing compiled lies beside it."""
     import resilient_pq
@@ -67,31 +74,14 @@ def bytecode_for_subprocesses(tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield
 
 
-#: Puts back how many threads small chunks are worth, until it is left.
-AsMeasured = Callable[[], contextlib.AbstractContextManager[None]]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def thread_counts_as_measured() -> Iterator[AsMeasured]:
-    """Tables of tests stand for larger ones: their chunks are worth as many threads as there are, each for itself."""
+@pytest.fixture
+def threads_for_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables stand for large ones: their chunks are worth as many threads as there are, each for itself."""
     from resilient_pq.format.pages import thread_count
 
-    costs = (thread_count.READING, thread_count.WRITING)
-    set_aside: list[tuple[object, str, float]] = [(cost, "python_seconds", 1e-15) for cost in costs]
-    set_aside.append((thread_count, "_TOGETHER", 0))
-    measured = [(owner, name, getattr(owner, name)) for owner, name, _ in set_aside]
-
-    @contextlib.contextmanager
-    def as_measured() -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
-            for constant in measured:
-                patch.setattr(*constant)
-            yield
-
-    with pytest.MonkeyPatch.context() as patch:
-        for constant in set_aside:
-            patch.setattr(*constant)
-        yield as_measured
+    for cost in (thread_count.READING, thread_count.WRITING):
+        monkeypatch.setattr(cost, "python_seconds", 1e-15)
+    monkeypatch.setattr(thread_count, "_TOGETHER", 0)
 
 
 def pytest_collection_finish() -> None:

@@ -67,7 +67,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 def test_the_promise_holds(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, "--rows", "200_000"],
+        [*COMMAND, "--rows", "60_000"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_made(demo: Demo, tmp_path: Path) -> None:
     assert done.err.startswith("error       cannot make a folder")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)])
 def test_interrupted(number: signal.Signals, tmp_path: Path) -> None:
     """Neither a process nor a file is left."""
     scratch = tmp_path / "scratch"
@@ -189,7 +189,9 @@ def test_interrupted(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which children there are")
-@pytest.mark.parametrize("began", [False, True], ids=["at once", "while it writes"])
+@pytest.mark.parametrize(
+    "began", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["at once", "while it writes"]
+)
 def test_the_writer_is_killed_by_somebody_else(began: bool, tmp_path: Path) -> None:
     """As where memory runs out: one sentence, and nothing is left. It is the only child that a verb starts."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -21,6 +21,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from sampled import either
 from trevni_bytes import write_trevni
 
 from resilient_pq.cli.main import run as cli
@@ -58,17 +59,11 @@ def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.M
             asyncio.run(result)
 
 
+@pytest.mark.parametrize("run", either(["here"], ["in_shell"]))
 @pytest.mark.parametrize("document", with_blocks("console"))
-def test_console_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_console_blocks_run(document: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands print what the document says, numbers, spacing and temporary folders left aside."""
-    run_blocks(document, here, tmp_path, monkeypatch)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("document", with_blocks("console"))
-def test_console_blocks_run_in_a_shell(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of them, as whoever follows the document would run it."""
-    run_blocks(document, in_shell, tmp_path, monkeypatch)
+    run_blocks(document, {"here": here, "in_shell": in_shell}[run], tmp_path, monkeypatch)
 
 
 def put_files(document: Path, folder: Path) -> None:

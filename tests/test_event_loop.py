@@ -257,12 +257,10 @@ S3, HTTP, FSSPEC = "s3://bucket/a.parquet", "{}/a.parquet", "memory://a/b.parque
     ("url", "first"),
     [
         (S3, "check"),
-        (S3, "check_many"),
         (HTTP, "open"),
-        (FSSPEC, "check"),
         *[
             pytest.param(*each, marks=pytest.mark.thorough)
-            for each in [(S3, "recover_many"), *product((HTTP, FSSPEC), ("recover_many", "check_many"))]
+            for each in [(FSSPEC, "check"), *product((S3, HTTP, FSSPEC), ("recover_many", "check_many"))]
         ],
     ],
 )

@@ -19,7 +19,7 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in {".py", "
 MAX_FILES_IN_A_FOLDER = 22
 MAX_LINES_OF_A_FILE, MAX_LINES_OF_A_KERNEL_FILE = 400, 500
 MAX_LINES_OF_A_FUNCTION = 60
-MAX_COMPLEXITY = 15
+MAX_COMPLEXITY, MAX_COMPLEXITY_OF_ASYNC = 15, 10
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: What makes a function branch, as McCabe counts it.
@@ -86,8 +86,13 @@ def test_functions_are_short() -> None:
 
 
 def test_functions_are_simple() -> None:
-    counted = {f"{named(path)}:{node.name}": complexity(node) for path, node in functions()}
-    assert {name: count for name, count in counted.items() if count > MAX_COMPLEXITY} == {}
+    """Asynchronous functions are shells: what they decide is decided by others, which tests call without a loop."""
+    complex_ones = {}
+    for path, node in functions():
+        limit = MAX_COMPLEXITY_OF_ASYNC if isinstance(node, ast.AsyncFunctionDef) else MAX_COMPLEXITY
+        if (count := complexity(node)) > limit:
+            complex_ones[f"{named(path)}:{node.name}"] = count
+    assert complex_ones == {}
 
 
 def test_no_two_modules_have_one_name() -> None:

@@ -74,7 +74,7 @@ def open_source(data: object, expected: Field | None = None) -> BatchSource:
         if other is None:
             return _from_records([record for record in records if record is not None], expected)
         raise SchemaError(
-            f"row {other} of the list is a {type(data[other]).__name__}",
+            f"row {other} of the list is of type {type(data[other]).__name__}",
             hint="a list holds records: dicts, dataclasses or named tuples; columns come as a dict of lists",
         )
     raise SchemaError(

@@ -1,21 +1,26 @@
-"""`rpq cat`: rows as text, for eyes and pipes."""
+"""`rpq cat`: rows as text, or as an Arrow stream or a Parquet file, for eyes and pipes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 import typer
+from nanoarrow.ipc import StreamWriter
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.input.input_rows import STDIN
 from resilient_pq.cli.output import report_lines, text_rows
-from resilient_pq.cli.output.output_streams import write_text
+from resilient_pq.cli.output.output_streams import ByteOutput, write_text
 from resilient_pq.cli.output.verb_output import Output, base_document
+from resilient_pq.cli.rows.row_source import Sources, open_rows, stdout_as_file
+from resilient_pq.cli.rows.where_clause import WhereClause
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import Url, split_names
-from resilient_pq.errors import Where, located
+from resilient_pq.cli.shared_options import split_names
+from resilient_pq.errors import OptionError
 
 NAME = "cat"
 #: Rows that become text at one time.
@@ -24,100 +29,113 @@ EPILOG = epilog(
     "the rows are printed",
     "the file is damaged; rows before it may be printed already, with --on-damage all that are left",
     "rpq cat flights.parquet --columns carrier,dep_delay --head 10",
-    "rpq cat s3://bucket/flights.parquet --format csv > flights.csv",
+    "rpq cat s3://bucket/flights/ --where \"dep_delay > 60 and carrier in ('UA', 'B6')\" --format csv > late.csv",
+    "curl -s https://host/day.parquet | rpq cat - --format arrow | python analyse.py",
 )
+
+Columns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="The rows wanted: comparisons of columns with values (=, !=, <, <=, >, >=, in, between, is null), with"
+        " and, or, not and parentheses.",
+    ),
+]
+OnDamageOption = Annotated[
+    Literal["raise", "drop", "null"],
+    typer.Option(
+        "--on-damage",
+        help="What is done with rows of which a value is lost: raise ends with an error, drop leaves them out,"
+        " null prints null where the column may be null, and leaves them out elsewhere.",
+    ),
+]
 
 
 @verb(NAME)
 def cat(
     run: RunWork,
-    url: Url,
-    columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")] = None,
+    urls: Sources,
+    columns: Columns = None,
+    where: Where = None,
     head: Annotated[int | None, typer.Option(min=0, metavar="N", help="The first N rows only.")] = None,
     form: Annotated[
-        Literal["jsonl", "csv"], typer.Option("--format", help="JSON lines, or CSV with a header.")
+        Literal["jsonl", "csv", "arrow", "parquet"],
+        typer.Option("--format", help="JSON lines, CSV with a header, an Arrow IPC stream, or a Parquet file."),
     ] = "jsonl",
-    on_damage: Annotated[
-        Literal["raise", "drop", "null"],
-        typer.Option(
-            "--on-damage",
-            help="What is done with rows of which a value is lost: raise ends with an error, drop leaves them out,"
-            " null prints null where the column may be null, and leaves them out elsewhere.",
-        ),
-    ] = "raise",
+    on_damage: OnDamageOption = "raise",
 ) -> int:
-    """Print rows as JSON lines or CSV.
+    """Print rows as JSON lines, CSV, Arrow or Parquet.
 
-    Rows come a row group at a time; only the columns and row groups that are needed are read.
+    Rows of several files come in the order of the files, and those of a folder by name. Only the columns, row groups
+    and pages that are needed are read.
 
     Dates and times are ISO 8601, decimals are text with all their digits, bytes are base64, maps are arrays of
-    [key, value]. NaN and infinities are null in JSON. In CSV null is nothing, lists and structs are JSON.
+    [key, value]. NaN and infinities are null in JSON. In CSV null is an empty field, lists and structs are JSON.
+
+    In --where, text, dates and times are written in single quotes ('it''s', '2026-08-01T12:00:00'), column names with
+    spaces in double quotes, fields of structs with dots. Null meets no condition but `is null`.
 
     With --json there is one document whose "rows" is their number and whose "records" are the rows themselves.
     It is held in memory: use --head.
 
-    With --on-damage, what is lost is told on stderr, and under "lost" with --json; `rpq recover` keeps what is left.
+    With --on-damage, what is lost is reported on stderr, and under "lost" with --json; `rpq recover` keeps what is
+    left.
     """
     names = split_names(columns)
 
     async def work(output: Output) -> int:
+        if output.as_json and form in ("arrow", "parquet"):
+            raise OptionError(f"--json and --format {form} both write to stdout", hint="leave one of them out")
+        clause = WhereClause(where or "")
         lost: list[rpq.LostRegion] = []
         try:
-            async with rpq.open(
-                url, on_damage=on_damage, on_lost=lost.append, storage_options=output.reached.options
-            ) as file:
-                await _cat(output, file, names, head, form, lost)
+            async with open_rows(output, urls, on_damage=on_damage, on_lost=lost.append) as dataset:
+                filters = clause.filters(dataset.files[0].schema)  # which has the columns of all
+                # nanoarrow writes no array that begins within another: a batch is a row group then.
+                rows = sys.maxsize if form == "arrow" else _BATCH_ROWS
+                batches = dataset.batches(rows, names, filters=filters, limit=head)
+                async with aclosing(batches):
+                    await _print(output, batches, form, lost, dataset.urls)
         except rpq.FormatError as error:
-            if on_damage == "raise" and error.where.row_group is not None and error.hint is None:
-                error.hint = "--on-damage drop prints the rows that are left"
+            if on_damage == "raise" and error.where.row_group is not None:
+                error.hint = error.hint or "--on-damage drop prints the rows that are left"
             raise
         finally:
             report_lines.show_lost_rows(output, lost)
         return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
-    return run(work, [url])
+    return run(work, urls)
 
 
-async def _cat(
-    output: Output,
-    file: rpq.File,
-    names: list[str] | None,
-    head: int | None,
-    form: str,
-    lost: list[rpq.LostRegion],
+async def _print(
+    output: Output, batches: rpq.Batches, form: str, lost: list[rpq.LostRegion], urls: Sequence[str]
 ) -> None:
-    async with aclosing(_batches(file, names, head)) as batches:
-        if output.as_json:
-            records: list[Any] = []
-            async for batch in batches:
-                records += [text_rows.plain(record) for record in text_rows.records_of(batch)]
-            rest = {"records": records, "lost": [region.to_json() for region in lost]}
-            outcome = "partial" if lost else "read"
-            output.document(base_document(NAME, outcome, rows=len(records), url=file.url, **rest))
-            return
-        if form == "csv":
-            with located(Where(key=file.url)):
-                selected = file.schema.select(names)
-            write_text(text_rows.csv_header([column.node.name for column in selected]))
-        to_text = text_rows.csv_lines if form == "csv" else text_rows.json_lines
+    if output.as_json:
+        records: list[Any] = []
         async for batch in batches:
-            write_text(to_text(batch))
-
-
-async def _batches(file: rpq.File, names: list[str] | None, head: int | None) -> AsyncGenerator[rpq.Table, None]:
-    """The first rows, from no more row groups than hold them."""
-    left = file.num_rows if head is None else min(head, file.num_rows)
-    counts = [row_group.num_rows for row_group in file.metadata.row_groups]
-    first = 0
-    while True:
-        end, num_rows = first, 0
-        while end < len(counts) and num_rows < left:
-            num_rows, end = num_rows + counts[end], end + 1
-        async with aclosing(file.batches(_BATCH_ROWS, names, range(first, end))) as batches:
+            records += [text_rows.plain(record) for record in text_rows.records_of(batch)]
+        url = urls[0] if len(urls) == 1 else output.url
+        rest = {"records": records, "lost": [region.to_json() for region in lost]}
+        output.document(base_document(NAME, "partial" if lost else "read", rows=len(records), url=url, **rest))
+    elif form == "parquet":
+        async with stdout_as_file(output, STDIN) as path, rpq.create(path, batches) as writer:
             async for batch in batches:
-                yield batch.slice(0, left)
-                left -= min(left, batch.num_rows)
-        # Where rows of these were left out, the following have to do.
-        if end == len(counts) or not left:
-            return
-        first = end
+                await writer.write(batch)
+    else:
+        await _print_stream(batches, form)
+
+
+async def _print_stream(batches: rpq.Batches, form: str) -> None:
+    empty = rpq.Table(batches, [], 0)
+    if form == "arrow":
+        with StreamWriter.from_writable(ByteOutput()) as stream:
+            stream.write_stream(empty)
+            async for batch in batches:
+                stream.write_stream(batch)
+        return
+    if form == "csv":
+        write_text(text_rows.csv_header(empty.column_names))
+    to_text = text_rows.csv_lines if form == "csv" else text_rows.json_lines
+    async for batch in batches:
+        write_text(to_text(batch))

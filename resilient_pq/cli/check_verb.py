@@ -10,6 +10,7 @@ import resilient_pq as rpq
 from resilient_pq.bulk.name_pattern import split_pattern
 from resilient_pq.bulk.scope import names_pattern
 from resilient_pq.cli import many_verbs as many
+from resilient_pq.cli.check_selected import CheckSelection, check_selected
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
 from resilient_pq.cli.output import report_lines, wording
@@ -24,6 +25,7 @@ EPILOG = epilog(
     "damaged, or its writer never finished it",
     "rpq check day.parquet",
     "rpq check s3://bucket/day.parquet --endpoint-url http://localhost:8333",
+    "rpq check incoming/ --quick --list > not-whole.txt",
     "rpq check 's3://bucket/events/**/*.parquet' --resume check.journal --json > check.jsonl",
     nothing="damaged, and no row can be recovered",
 )
@@ -36,6 +38,26 @@ def check(
     require_checksums: Annotated[
         bool, typer.Option("--require-checksums", help="Count pages without a checksum as damage: exit status 1.")
     ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Only see whether each file is whole: its footer is there, and names no bytes that are not. One"
+            " request a file; damage within is not seen.",
+        ),
+    ] = False,
+    list_names: Annotated[
+        bool, typer.Option("--list", help="Print only the names of files that are not sound, one a line.")
+    ] = False,
+    null: Annotated[bool, typer.Option("-0", help="With --list: end each name with a NUL byte, for xargs -0.")] = False,
+    quarantine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Move local files that are damaged to this folder, with their sidecars. Nothing is overwritten, and"
+            " DIR/NAME.2 is used where the name is taken; unfinished *.partial files stay.",
+        ),
+    ] = None,
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
@@ -44,15 +66,18 @@ def check(
     """Find damage, and print what to run next.
 
     Every byte is read, every checksum compared, nothing written. Pages without a checksum are decoded instead, and held
-    against statistics and page indexes; how many these are is told, as a changed value in them may not be seen.
+    against statistics and page indexes; their number is reported, as a changed value in them may not be seen.
 
     Of a folder these are its *.parquet files at any depth, and the *.parquet.partial of dead writers; names that begin
     with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and
     --json prints a document for each file as a line, and one of all as the last.
     """
     options = ManyOptions(resume, max_files, scheduler, workers_timeout)
+    selection = CheckSelection(quick, list_names, "\0" if null else "\n", quarantine, require_checksums)
 
     async def work(output: Output) -> int:
+        if selection.is_any:
+            return await check_selected(output, urls, selection, options)
         return await many.run_one_or_many(
             urls,
             output.reached,

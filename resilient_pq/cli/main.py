@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,8 @@ from resilient_pq.cli import (
     metadata_verb,
     parity,
     recover_verb,
+    resume_verb,
+    seal_verb,
     uploads,
     write_verb,
 )
@@ -27,7 +30,9 @@ from resilient_pq.cli.inspect import inspect_verb
 from resilient_pq.cli.interrupts import leave_when_interrupted
 from resilient_pq.cli.output.output_streams import OutputClosedError, cannot_write, hold_numbers, write_text
 from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.rows import count_verb, diff_verb, head_verb, schema_verb, stats_verb
 from resilient_pq.errors import StoreError
+from resilient_pq.format import kernels
 from resilient_pq.io.location import scrubbed
 from resilient_pq.version import __version__
 
@@ -37,11 +42,18 @@ UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 #: A verb of a group is called by both words.
 VERBS = (
     write_verb,
+    resume_verb,
     convert_verb,
     cat_verb,
+    head_verb,
+    schema_verb,
+    count_verb,
+    stats_verb,
+    diff_verb,
     inspect_verb,
     check_verb,
     recover_verb,
+    seal_verb,
     *parity.VERBS,
     metadata_verb,
     *uploads.VERBS,
@@ -49,7 +61,7 @@ VERBS = (
 )
 
 _SETTINGS: dict[str, Any] = {
-    "add_completion": False,
+    "add_completion": True,
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -81,20 +93,26 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        write_text(f"rpq {__version__}\n")
+        write_text(f"rpq {__version__} (kernels: {kernels.described()})\n")
         raise typer.Exit
 
 
 @app.callback()
 def rpq(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version, and whether the kernels are compiled.",
+        ),
     ] = False,
 ) -> None:
     """Parquet files that survive the crash of their writer, the loss of their tail and the rot of their bytes.
 
     Results go to stdout, progress and hints to stderr. No verb ever asks a question, and none changes the file
-    it reads, but for `rpq repair --in-place`.
+    it reads, but for `rpq repair --in-place`; `rpq check --quarantine` moves files.
     """
 
 
@@ -107,6 +125,8 @@ def _add(program: typer.Typer, verb: ModuleType) -> None:
 _groups = {"": app, uploads.NAME: typer.Typer(**_SETTINGS, no_args_is_help=True)}
 for _verb in VERBS:
     _add(_groups[_verb.NAME.rpartition(" ")[0]], _verb)
+#: The name of `uploads show` before.
+_groups[uploads.NAME].command("resume-info", hidden=True, epilog=uploads.show.EPILOG)(uploads.show.uploads_resume_info)
 app.add_typer(_groups[uploads.NAME], name=uploads.NAME, help=uploads.HELP, epilog=uploads.EPILOG)
 
 
@@ -135,7 +155,9 @@ def _run(program: typer.Typer, arguments: Sequence[str], *, name: str, verb: str
     try:
         code = program(list(arguments), prog_name=name, standalone_mode=False)
     except UsageError as error:
-        error.message = scrubbed(error.message)  # type: ignore[attr-defined]
+        # Typer quotes what pydantic says of a value.
+        message = re.sub(r"Input should be ([^,\n]*)(, unable to parse.*)?", r"it must be \1", error.message)  # type: ignore[attr-defined]
+        error.message = scrubbed(message.replace("Value error, ", ""))  # type: ignore[attr-defined]
         with suppress(OSError):  # stderr is closed, or full
             error.show()  # type: ignore[attr-defined]
         if "--json" in arguments:

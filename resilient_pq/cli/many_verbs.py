@@ -35,12 +35,12 @@ Resume = Annotated[
     typer.Option(
         "--resume",
         metavar="FILE",
-        help="Of many files: a journal of what is done, made where it is missing. The same command goes on where it"
+        help="(multiple files) A journal of what is done, made where it is missing. The same command goes on where it"
         " stopped; files that changed, and those that were errors, are done again.",
     ),
 ]
 MaxFiles = Annotated[
-    int, typer.Option("--max-files", metavar="N", min=1, help="Of many files: how many are looked at at one time.")
+    int, typer.Option("--max-files", metavar="N", min=1, help="(multiple files) How many are looked at at one time.")
 ]
 MaxFilesAnywhere = Annotated[
     int | None,
@@ -48,7 +48,7 @@ MaxFilesAnywhere = Annotated[
         "--max-files",
         metavar="N",
         min=1,
-        help=f"Of many files: how many are looked at at one time; {DEFAULT_MAX_FILES}, or as many as keep the workers"
+        help=f"(multiple files) How many are looked at at one time; {DEFAULT_MAX_FILES}, or as many as keep the workers"
         " of --scheduler busy.",
     ),
 ]
@@ -57,7 +57,7 @@ Scheduler = Annotated[
     typer.Option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Of many files: have the workers of this Dask scheduler do them, such as tcp://host:8786. They need"
+        help="(multiple files) Have the workers of this Dask scheduler do them, such as tcp://host:8786. They need"
         " resilient-pq[dask], and the same files under the same names.",
     ),
 ]

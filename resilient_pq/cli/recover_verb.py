@@ -12,9 +12,11 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.input.input_rows import STDIN, stdin_as_file
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.rows.row_source import stdout_as_file
 from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.cli.shared_options import SchemaFrom, SchemaText
 from resilient_pq.damage.on_damage import OnDamage
@@ -40,7 +42,7 @@ Paths = Annotated[
     typer.Argument(
         metavar="SRC [COPY]... DST",
         help="The damaged file, other copies of it if there are, and the new file: paths or URLs. Or a folder, a"
-        " prefix that ends with a slash or a pattern in quotes, and a new folder.",
+        " prefix that ends with a slash or a pattern in quotes, and a new folder. - is stdin or stdout.",
     ),
 ]
 OnDamageOption = Annotated[
@@ -88,7 +90,7 @@ Html = Annotated[
     typer.Option("--html", metavar="FILE", help="Write the file as a map, and what was lost, as a page of HTML."),
 ]
 OnlyDamaged = Annotated[
-    bool, typer.Option("--only-damaged", help="Of many files: write nothing of those that are sound.")
+    bool, typer.Option("--only-damaged", help="(multiple files) Write nothing of those that are sound.")
 ]
 
 
@@ -137,6 +139,8 @@ def recover(
         "verify": verify,
         "overwrite": overwrite,
     }
+    if STDIN in paths:
+        return run(lambda output: _recover_piped(output, copies, dst, html, options | {"file_id": file_id}), copies)
 
     async def recover_folder(output: Output) -> int:
         if html is not None:
@@ -157,6 +161,15 @@ def recover(
         )
 
     return run(work, copies)
+
+
+async def _recover_piped(
+    output: Output, copies: Sequence[str], dst: str, html: str | None, options: Mapping[str, Any]
+) -> int:
+    """Recover from stdin, or to stdout."""
+    src = STDIN if STDIN in copies else ""
+    async with stdin_as_file(src) as spooled, stdout_as_file(output, dst) as path:
+        return await _recover(output, [spooled if each == STDIN else each for each in copies], path, html, options)
 
 
 def _check_html(path: str | None, others: Iterable[str]) -> None:
@@ -211,8 +224,9 @@ async def _recover(
             )
     except rpq.NothingToRecoverError as error:
         if isinstance(error.report, rpq.Report):
-            report_lines.show_recovery(output, error.report)
-            await _save(output, html, error.report)
+            report = output.reached.lead_to(error.report)
+            report_lines.show_recovery(output, report)
+            await _save(output, html, report)
         output.note(error.message, label="error")
         if error.hint is not None:
             output.note(error.hint, label="hint")

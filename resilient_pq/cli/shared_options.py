@@ -120,7 +120,7 @@ def parse_size(text: str) -> int:
     """Bytes: ``1_000_000``, ``64MiB``, ``8M`` (the same as 8MiB), ``8MB`` (8,000,000)."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no size; write 64MiB, 8M or 1_000_000")
+        raise typer.BadParameter(f"{text!r} is not a valid size; write 64MiB, 8M or 1_000_000")
     count, letter, suffix = int(match[1].replace("_", "")), match[2], match[3]
     if letter is None:
         return count
@@ -141,7 +141,7 @@ def parse_age(text: str) -> timedelta:
     """A time: ``90s``, ``30m``, ``12h``, ``1d``, ``2w``."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h, 1d or 2w")
+        raise typer.BadParameter(f"{text!r} is not a valid time; write 90s, 30m, 12h, 1d or 2w")
     return timedelta(seconds=int(match[1]) * SECONDS_OF[match[2].lower()])
 
 

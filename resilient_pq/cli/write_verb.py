@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,6 +13,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 import resilient_pq as rpq
+from resilient_pq.arrow.batch_sources import BatchSource
+from resilient_pq.arrow.batch_sources import open_source as open_batches
 from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.exit_codes import ExitCode, epilog
@@ -21,9 +24,11 @@ from resilient_pq.cli.input.text_types import parse_types
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.rows.row_source import stdout_as_file
 from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.cli.shared_options import parse_delimiter, parse_schema, size_option, split_names
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
+from resilient_pq.errors import OptionError
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.shell_commands import command
 from resilient_pq.writer.write_options import EncoderOptions
@@ -31,6 +36,8 @@ from resilient_pq.writer.write_options import EncoderOptions
 OpenSource = Callable[..., AbstractAsyncContextManager[InputRows]]
 
 NAME = "write"
+#: A name that ends so is that of a file, and no data set is made of it.
+_OF_FILE = (".parquet", ".pq")
 EPILOG = epilog(
     "the file is written",
     "the input is damaged; no file was published",
@@ -47,7 +54,7 @@ Src = Annotated[
         " a Parquet file, or - for stdin: an Arrow IPC stream, JSON lines, or what --format says.",
     ),
 ]
-Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")]
+Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, the folder of a data set, or - for stdout.")]
 Mode = Annotated[Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")]
 PartitionBy = Annotated[
     str | None,
@@ -61,7 +68,11 @@ FileNames = Annotated[
 ]
 ResumeDataset = Annotated[
     bool,
-    typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
+    typer.Option(
+        "--resume",
+        help="Go on with what an earlier run left, a file or a data set, or begin it: SRC starts again, and as many of"
+        " its rows as are stored are passed over.",
+    ),
 ]
 Form = Annotated[
     Literal["csv", "tsv", "jsonl", "arrow", "parquet"] | None,
@@ -126,9 +137,10 @@ def write(
 
     With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
     interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
+    `rpq resume` has more to choose. DST - writes the file to stdout when it is complete.
     """
     settings = chosen_options(given)
-    text = _text_options(types, schema, delimiter, null, no_header)
+    text = text_options_of(types, schema, delimiter, null, no_header)
     reading = partial(open_rows, src, form=form, text_options=text)
     rolling = {
         "partition_by": split_names(partition_by, "--partition-by"),
@@ -144,12 +156,18 @@ def write(
         EncoderOptions(**settings)  # wrong ones are told of before anything is read
         if not rolling and not resume:
             return await _write_file(output, reading, dst, {**settings, "mode": mode})
+        if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
+            if rolling:
+                raise OptionError(
+                    f"a data set is a folder, and {dst} has the name of a file", hint="name a folder, such as flights/"
+                )
+            return await _create_or_resume(output, reading, dst, settings)
         return await _write_dataset(output, reading, partial(create, dst, **settings, **rolling))
 
     return run(work, [dst])
 
 
-def _text_options(
+def text_options_of(
     types: str | None, schema: str | None, delimiter: str | None, null: list[str] | None, no_header: bool
 ) -> TextOptions | None:
     """What was said of text; None where nothing was."""
@@ -185,12 +203,49 @@ async def _write_file(output: Output, open_source: OpenSource, dst: str, setting
     began = time.monotonic()
     options = output.reached.options
     waiting = _block_seconds(settings["max_unstored_seconds"])
-    async with _rows(output, open_source(storage_options=options, block_seconds=waiting)) as (rows, meter):
-        creation = rpq.create(dst, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
+    reading = open_source(storage_options=options, block_seconds=waiting)
+    async with _rows(output, reading) as (rows, meter), stdout_as_file(output, dst) as path:
+        creation = rpq.create(path, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
             await _feed(meter, rows, writer)
+        async with rpq.open(path, storage_options=options) as file:
+            _report(output, file, time.monotonic() - began, writer.num_bytes_resent)
+    return ExitCode.SOUND
+
+
+async def _create_or_resume(output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any]) -> int:
+    def opening(rows: InputRows) -> Any:
+        return rpq.create_or_resume(
+            dst, rows.schema, metadata=rows.metadata, storage_options=output.reached.options, **settings
+        )
+
+    try:
+        return await resume_file(output, open_source, dst, opening, skip=True, settings=settings)
+    except rpq.AlreadyExistsError as error:
+        error.hint = "without --resume it is replaced"
+        raise
+
+
+async def resume_file(
+    output: Output,
+    open_source: OpenSource,
+    dst: str,
+    opening: Callable[[InputRows], AbstractAsyncContextManager[rpq.Writer]],
+    *,
+    skip: bool,
+    settings: Mapping[str, Any],
+) -> int:
+    """Go on with a file; with `skip` the source starts again, and rows that are stored are passed over."""
+    began = time.monotonic()
+    options = output.reached.options
+    waiting = _block_seconds(settings["max_unstored_seconds"])
+    reading = open_source(storage_options=options, block_seconds=waiting)
+    async with _rows(output, reading) as (rows, meter), opening(rows) as writer:
+        stored = writer.num_rows_stored
+        output.line("resumed", f"{wording.counted(stored, 'row')} were stored before")
+        await _feed(meter, rows, writer, skip=stored if skip else 0)
     async with rpq.open(dst, storage_options=options) as file:
-        _report(output, file, time.monotonic() - began, writer.num_bytes_resent)
+        _report(output, file, time.monotonic() - began, writer.num_bytes_resent, resumed_rows=stored)
     return ExitCode.SOUND
 
 
@@ -248,13 +303,31 @@ async def _rows(
             shown.cancel()
 
 
-async def _feed(meter: Meter, rows: InputRows, writer: rpq.Writer | rpq.DatasetWriter) -> None:
+async def _feed(meter: Meter, rows: InputRows, writer: rpq.Writer | rpq.DatasetWriter, skip: int = 0) -> None:
+    """Write all rows behind the first `skip`."""
+    left = skip
     async for batch, share in rows.batches:
-        await writer.write(batch)
+        data, left = _behind(batch, left) if left else (batch, 0)
+        await writer.write(data)
         meter.update(share, wording.counted(writer.num_rows, "row"))
+    if left:
+        raise rpq.RecoveryError(
+            f"{skip:,} rows are stored, and the input has {skip - left:,}: it is not the one that was written before",
+            hint="`rpq resume --append-all` writes all its rows behind them",
+        )
 
 
-def _report(output: Output, file: rpq.File, seconds: float, resent: int) -> None:
+def _behind(batch: Any, count: int) -> tuple[BatchSource, int]:
+    """The rows of a batch behind the first ones, and how many of these are in later batches."""
+    source, kept = open_batches(batch), []
+    for rows in source.batches:
+        passed = min(count, rows.length)
+        count -= passed
+        kept.append(rows.slice(passed, rows.length - passed))
+    return BatchSource(source.field, iter(kept)), count
+
+
+def _report(output: Output, file: rpq.File, seconds: float, resent: int, **more: Any) -> None:
     """Print the contents of the file, by its footer, and the bytes that were sent again for checkpoints."""
     groups = wording.counted(file.num_row_groups, "row group")
     output.line("written", f"{file.url}: {wording.counted(file.num_rows, 'row')} in {groups}")
@@ -271,4 +344,5 @@ def _report(output: Output, file: rpq.File, seconds: float, resent: int) -> None
         size=file.info.size,
         checkpoints=len(file.checkpoints),
         resent_bytes=resent,
+        **more,
     )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.damage.chunk_salvage import RowRun
-from resilient_pq.errors import FormatError, SchemaError
+from resilient_pq.errors import FormatError, OptionError
 from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.pages.row_selection import null_rows
@@ -41,7 +41,7 @@ class OnDamage(StrEnum):
     def named(cls, name: str, among: Sequence[OnDamage]) -> OnDamage:
         """The member of a name; a SchemaError where it is not `among` those allowed."""
         if name not in list(among):
-            raise SchemaError(f"on_damage is {name!r}", hint=f"one of: {', '.join(among)}")
+            raise OptionError(f"on_damage is {name!r}", hint=f"one of: {', '.join(among)}")
         return cls(name)
 
 

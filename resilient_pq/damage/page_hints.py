@@ -52,6 +52,7 @@ class PageHints:
         summed: Whether there is a copy of the header of each of them, with the CRC32 of its body.
         begins: Whether the first of them is the first of the chunk; otherwise others may have been before it.
         unproven: Whether nothing proves that the pages at these places are of the chunk.
+        counted: Whether rows are counted by the headers of the pages themselves, which nothing vouches for.
     """
 
     pages: tuple[PageHint, ...]
@@ -59,6 +60,7 @@ class PageHints:
     summed: bool = False
     begins: bool = True
     unproven: bool = False
+    counted: bool = False
 
     def tell_apart(self, codec: int) -> bool:
         """Whether these are pages that no others, compressed with a codec, can be taken for."""

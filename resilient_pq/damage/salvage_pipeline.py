@@ -32,6 +32,7 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page
 
 _UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
+_BEHIND_DAMAGED: Final = "its rows are not known: the header of a page before it is damaged"
 _FOLLOWED: Final = "nothing proves its place: the bytes behind its chunk belong neither to a page nor to a record"
 
 
@@ -62,8 +63,12 @@ def salvage_chunk(
     fates = finder.hinted_pages(hints) if hints is not None else finder.chained_pages()
     if verify:
         fates = _check_places(chunk, fates, hints, keep_unplaced=keep_unplaced)
+        if hints is not None and hints.counted:
+            fates = _check_headers(chunk, fates, complete=hints.complete)
     fates = _require_dictionary(count_rows(chunk, fates))
     cut_short = hints is not None and not hints.complete
+    if hints is not None and hints.counted and not cut_short:
+        fates = _without_contradicted_rows(fates, num_rows)
     fates = number_rows(fates, num_rows, cut_short=cut_short, begins=hints is None or hints.begins)
     aligned = _is_row_aligned(chunk, fates, hints)
     runs = PageRuns(
@@ -90,7 +95,8 @@ def _check_places(
     judged = list(fates)
     for i, fate in enumerate(fates):
         if fate.page is not None and not fate.placed:
-            judged[i] = _judge_unplaced(chunk, fate, fate.page) if keep_unplaced else fate.lost(reason)
+            checked = _check_header(chunk, fate, fate.page) if keep_unplaced else fate.lost(reason)
+            judged[i] = replace(checked, unplaced=checked.page is not None)
     return judged
 
 
@@ -104,14 +110,38 @@ def _headers_hold(chunk: ChunkRead, fates: Sequence[PageFate], stored: int) -> b
     return at == chunk.range.end and computed == stored
 
 
-def _judge_unplaced(chunk: ChunkRead, fate: PageFate, page: Page) -> PageFate:
+def _check_headers(chunk: ChunkRead, fates: Sequence[PageFate], *, complete: bool) -> list[PageFate]:
+    """The fates, with pages lost whose header contradicts the body: which rows are behind them is not known then."""
+    checked: list[PageFate] = []
+    damaged = False
+    for fate in fates:
+        found = fate if fate.page is None else _check_header(chunk, fate, fate.page)
+        if damaged and not complete and found.page is not None:
+            found = found.lost(_BEHIND_DAMAGED)
+        checked.append(replace(found, first_row=None) if damaged else found)
+        damaged = damaged or found is not fate
+    return checked
+
+
+def _without_contradicted_rows(fates: Sequence[PageFate], num_rows: int | None) -> list[PageFate]:
+    """The fates, without first rows behind a lost page where these contradict the rows of the row group."""
+    last = fates[-1] if fates else None
+    if last is None or last.first_row is None or last.first_row + (last.num_rows or 0) == num_rows or not num_rows:
+        return list(fates)
+    lost = [i for i, fate in enumerate(fates) if fate.page is None and not fate.is_dictionary]
+    first = lost[0] if lost else next((i for i, fate in enumerate(fates) if not fate.is_dictionary), 0)
+    return [replace(fate, first_row=None) if i > first else fate for i, fate in enumerate(fates)]
+
+
+def _check_header(chunk: ChunkRead, fate: PageFate, page: Page) -> PageFate:
+    """The fate of a page that is lost if its header contradicts its body."""
     try:
         check_exact(page, chunk.leaf, chunk.metadata.codec, chunk.metadata.encodings, chunk.quirks)
     except FormatError as error:
         return fate.lost(f"its header is damaged, or its body: {error.message}")
     except UnsupportedError:
         pass  # decoding raises the same error
-    return replace(fate, unplaced=True)
+    return fate
 
 
 def _require_dictionary(fates: Sequence[PageFate]) -> list[PageFate]:

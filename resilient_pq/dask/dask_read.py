@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal, get_args
 
 import dask
@@ -227,7 +228,7 @@ async def _partitions(
     """A partition for each row group that may have rows that are wanted."""
     nulls = Nulls(task.types, damage_is_null=task.how.on_damage is OnDamage.NULL)
     partitions: list[SerializedRowGroup] = []
-    paths = [path for paths in task.paths.values() for path in paths]
+    paths = list(chain.from_iterable(task.paths.values()))
     folders = dataset.folders
     wishes: Sequence[Narrowed | None] = [Narrowed(filters)] * len(dataset.files)
     if folders is not None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from distributed import Client, default_client
 
+from resilient_pq.blocking import BlockingResults
 from resilient_pq.bulk.file_task import RunFile, run_here
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, FileResults, RunProgress, check_many, recover_many
 from resilient_pq.dask.on_cluster import OnCluster
@@ -17,7 +18,6 @@ from resilient_pq.errors import SchemaError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import scrubbed
 from resilient_pq.loop_portal import portal
-from resilient_pq.sync import BlockingResults
 
 Urls = Location | Sequence[Location]
 

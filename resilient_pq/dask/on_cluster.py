@@ -11,7 +11,7 @@ import math
 import os
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +28,7 @@ from resilient_pq.errors import SchemaError, StoreError, Where
 from resilient_pq.io import LocalStore, MultipartStore, Stores
 from resilient_pq.io.location import scrubbed, shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
+from resilient_pq.io.stored_object import ListedObject
 from resilient_pq.units import MiB
 
 #: Tasks under way for each thread of a worker: one that runs, and one that is there when it ends.
@@ -65,12 +66,17 @@ class Before:
                     is_empty = is_empty and not page
                     if not isinstance(store, LocalStore):
                         break
-                    for path in (os.fspath(location_of(*folder.place(listed.name))) for listed in page):
-                        if path.endswith(PARTIAL):
-                            found.setdefault(path.removesuffix(PARTIAL).rpartition(".")[0], set()).add(path)
+                    for path in _partial_files(folder, page):
+                        found.setdefault(path.removesuffix(PARTIAL).rpartition(".")[0], set()).add(path)
         finally:
             await stores.close()
         return cls(is_empty, {key: frozenset(each) for key, each in found.items()})
+
+
+def _partial_files(folder: Scope, page: Iterable[ListedObject]) -> list[str]:
+    """The paths of the partial files of a page of a listing."""
+    paths = [os.fspath(location_of(*folder.place(listed.name))) for listed in page]
+    return [path for path in paths if path.endswith(PARTIAL)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Dataset:
         folders: FolderColumns | None = None,
     ) -> None:
         """Use `open_many` instead."""
-        self.files = tuple(files)
+        self.files: tuple[File, ...] = tuple(files)
         self.counters = counters
         self._stores = stores
         self._how = how
@@ -349,8 +349,7 @@ def open_many(
             folders = None
             if partitioning is not None:
                 folders = FolderColumns(_names_below(urls, places, stores), partitioning)
-                wanted = [at for at, wish in enumerate(folders.narrowed(filters)) if wish is not None]
-                wanted = wanted or [0]  # which tells the schema
+                wanted = folders.wanted_files(filters)
                 places, folders = [places[at] for at in wanted], folders.of_files(wanted)
             files, found = await open_files(places, how, counters)
             folders = folders and folders.of_files(found)
@@ -363,10 +362,8 @@ def open_many(
         except BaseException:
             await stores.close()
             raise
-        ended = find_ended_files((file.url, file.key_value_metadata, file.num_rows) for file in files)
-        for file in files:
-            if file.state is not FileState.IN_PROGRESS or file.url not in ended:
-                warn_of_incomplete(file, stacklevel=3)
+        for file in _not_ended(files):
+            warn_of_incomplete(file, stacklevel=3)
         return dataset
 
     return Opening(opening)
@@ -377,3 +374,9 @@ def _names_below(urls: Source | Sequence[Source], places: Sequence[Place], store
     names = [store.url_of(key) for store, key in places]
     scope = scope_of(urls, stores)
     return names if scope is None else [name.removeprefix(scope.url) for name in names]
+
+
+def _not_ended(files: Sequence[File]) -> list[File]:
+    """The files but those that others go on with, though their writer never finished them."""
+    ended = find_ended_files((file.url, file.key_value_metadata, file.num_rows) for file in files)
+    return [file for file in files if file.state is not FileState.IN_PROGRESS or file.url not in ended]

@@ -78,6 +78,10 @@ class FolderColumns:
         """The names of the columns."""
         return [child.name for child in self.field.children]
 
+    def wanted_files(self, filters: Filters | None) -> list[int]:
+        """The files whose folders may have rows that are wanted, one at least, which tells the schema."""
+        return [at for at, wish in enumerate(self.narrowed(filters)) if wish is not None] or [0]
+
     def narrowed(self, filters: Filters | None) -> list[Narrowed | None]:
         """For each file what is left of a filter when its folders are known; None where no row of it can be wanted."""
         if filters is None:

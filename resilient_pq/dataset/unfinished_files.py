@@ -67,13 +67,8 @@ class DatasetFolder:
 
     async def found(self) -> FoundFiles:
         """The files of the sink, and those that it did not finish."""
-        unfinished = []
         # Uploads first: one that is completed meanwhile, by a request that was still on its way, is seen as a file.
-        if isinstance(self.store, MultipartStore) and self.store.capabilities.list_parts:
-            prefix = folder_prefix(self.key)
-            for upload in await self.store.list_uploads(prefix):
-                if found := self._understood(upload.key.removeprefix(prefix)):
-                    unfinished.append(Unfinished(found, upload.upload_id))
+        unfinished = await self._uploads()
         names = await self.store.list_names(self.key)
         named = [found for name in names if (found := self._understood(name))]
         complete = [found for found in named if not found.partial]
@@ -81,6 +76,16 @@ class DatasetFolder:
         with located(Where(key=self.url)):
             epochs = [found for name in names if (found := self.naming.of_epoch(name))]
         return FoundFiles(complete, unfinished, epochs if isinstance(self.store, MultipartStore) else [])
+
+    async def _uploads(self) -> list[Unfinished]:
+        if not isinstance(self.store, MultipartStore) or not self.store.capabilities.list_parts:
+            return []
+        prefix = folder_prefix(self.key)
+        named = [
+            (self._understood(upload.key.removeprefix(prefix)), upload)
+            for upload in await self.store.list_uploads(prefix)
+        ]
+        return [Unfinished(found, upload.upload_id) for found, upload in named if found]
 
     def _understood(self, name: str) -> NamedFile | None:
         with located(Where(key=self.url)):

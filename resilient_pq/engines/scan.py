@@ -112,7 +112,7 @@ class Scan:
     def _tables(
         self, columns: list[str] | None, filters: Alternatives | None, limit: int | None, batch_rows: int | None
     ) -> Iterator[Table]:
-        from resilient_pq.sync import BlockingBatches  # noqa: PLC0415 (it imports this module)
+        from resilient_pq.blocking import BlockingBatches  # noqa: PLC0415 (it imports this module)
 
         batches = self._dataset.batches(
             batch_rows or _BATCH_ROWS, columns, filters=filters, limit=limit, strings="view"
@@ -123,7 +123,7 @@ class Scan:
                 yield checked(table, declared)
 
     def _stream(self, columns: list[str] | None, filters: Alternatives | None) -> Any:
-        from resilient_pq.sync import BlockingBatches  # noqa: PLC0415 (it imports this module)
+        from resilient_pq.blocking import BlockingBatches  # noqa: PLC0415 (it imports this module)
 
         return BlockingBatches(self._dataset.batches(_BATCH_ROWS, columns, filters=filters))
 

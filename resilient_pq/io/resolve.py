@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from resilient_pq.errors import NOWHERE, SchemaError, StoreError, Where
 from resilient_pq.io.file_object_store import store_of
@@ -56,14 +56,16 @@ class Opening(Generic[Opened_co]):
         self._opening = opening
         self._opened: Opened_co | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        """Say what is missing where somebody uses this as what it opens."""
-        raise AttributeError(
-            f"{name!r} is there when it is open: use `async with ... as opened`, or `opened = await ...`;"
-            " resilient_pq.sync has the same functions for code without await",
-            name=name,
-            obj=self,
-        )
+    if not TYPE_CHECKING:  # for type checkers there are no such names
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what is missing where somebody uses this as what it opens."""
+            raise AttributeError(
+                f"{name!r} is there when it is open: use `async with ... as opened`, or `opened = await ...`;"
+                " resilient_pq.sync has the same functions for code without await",
+                name=name,
+                obj=self,
+            )
 
     def __await__(self) -> Generator[Any, None, Opened_co]:
         """Open it; the caller closes it."""

@@ -73,14 +73,14 @@ class File(IndexedFile):
         limits: ReadLimits | None = None,
     ) -> None:
         """Use `open` instead."""
-        self.url = store.url_of(tail.info.key)
+        self.url: str = store.url_of(tail.info.key)
         self.info: ObjectInfo = tail.info
         self.counters = counters
         self.contents = contents
         limits = limits or ReadLimits.of(how.options)
         tail = limits.tails.keep(tail)
         self._tail = tail
-        self.objects = ChunkObjects(
+        self.objects: ChunkObjects = ChunkObjects(
             store,
             tail.info,
             contents,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
+from resilient_pq.errors import FormatError, NotParquetError, OptionError, Where, located
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.resolve import Opening, reach
@@ -229,7 +229,7 @@ def open(
         verify=verify, on_damage=on_damage, on_lost=on_lost, options=options, heal=heal, on_healed=on_healed
     )
     if not isinstance(follow, bool | FollowOptions):
-        raise SchemaError(f"follow is {follow!r}; it is True, False or FollowOptions")
+        raise OptionError(f"follow is {follow!r}; it is True, False or FollowOptions")
     following = FollowOptions() if follow is True else follow or None
 
     async def opening() -> File:

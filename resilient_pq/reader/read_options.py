@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import OptionError
 from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
 from resilient_pq.units import KiB, MiB
 
@@ -63,13 +63,13 @@ class ReadOptions:
         for name, least in (("merge_gap", 0), ("block_bytes", 1), ("max_requests", 1), ("memory_budget", 1)):
             value: object = getattr(self, name)
             if not isinstance(value, int) or value < least:
-                raise SchemaError(f"{name} is {value!r}; it is a whole number, at least {least}")
+                raise OptionError(f"{name} is {value!r}; it is a whole number, at least {least}")
         threads: object = self.max_threads
         if threads is not None and (not isinstance(threads, int) or threads < 1):
-            raise SchemaError(f"max_threads is {threads!r}; it is a whole number, at least 1")
+            raise OptionError(f"max_threads is {threads!r}; it is a whole number, at least 1")
         unit: str | None = self.coerce_int96_timestamp_unit
         if unit not in (None, "us", "ms", "s"):
-            raise SchemaError(
+            raise OptionError(
                 f'coerce_int96_timestamp_unit is {unit!r}; it must be "us", "ms", "s" or None',
                 hint="leave it out for nanoseconds" if unit == "ns" else None,
             )
@@ -94,7 +94,7 @@ class ReadOptions:
             SchemaError: A number is not above 0.
         """
         if not (0 < ttfb < float("inf") and 0 < bandwidth < float("inf")):
-            raise SchemaError(f"ttfb and bandwidth are seconds and bytes a second, not {ttfb!r} and {bandwidth!r}")
+            raise OptionError(f"ttfb and bandwidth are seconds and bytes a second, not {ttfb!r} and {bandwidth!r}")
         moved = ttfb * bandwidth
         block = moved * _MOVING / (1 - _MOVING) / cls().max_requests
         return cls(
@@ -155,12 +155,12 @@ class ReadSettings:
         if on_damage != policy:
             policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
         if on_lost is not None and not callable(on_lost):
-            raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
+            raise OptionError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
         if on_healed is not None and not callable(on_healed):
-            raise SchemaError(f"on_healed is {on_healed!r}; it is a function that takes a HealedChunk")
+            raise OptionError(f"on_healed is {on_healed!r}; it is a function that takes a HealedChunk")
         chosen = DEFAULT_OPTIONS if options is None else options
         if not isinstance(chosen, ReadOptions):
-            raise SchemaError(f"options is {options!r}; open takes ReadOptions")
+            raise OptionError(f"options is {options!r}; open takes ReadOptions")
         return cls(verify, policy, on_lost, chosen, bool(heal), on_healed)
 
 
@@ -183,9 +183,9 @@ class FollowOptions:
         """Refuse settings with which waiting is not possible."""
         seconds: object = self.poll_seconds
         if not isinstance(seconds, int | float) or not seconds > 0:
-            raise SchemaError(f"poll_seconds is {seconds!r}; it is a number above 0")
+            raise OptionError(f"poll_seconds is {seconds!r}; it is a number above 0")
         if not callable(self.wait):
-            raise SchemaError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
+            raise OptionError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
 
 
 class Tails:

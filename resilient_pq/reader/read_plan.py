@@ -12,7 +12,7 @@ from resilient_pq.arrow.assemble import Branch, branches_of, struct_projected
 from resilient_pq.arrow.types.arrow_schema import ColumnFields
 from resilient_pq.arrow.types.field import Field, with_views
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
+from resilient_pq.errors import FormatError, OptionError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.footer import CRC_KEY, key_values
 from resilient_pq.format.indexes.row_ranges import Rows, count
 from resilient_pq.format.indexes.trusted_bounds import chunk_statistics
@@ -48,7 +48,7 @@ class ReadQuery:
         check_limit(self.limit)
         if self.strings not in get_args(Strings):
             words = " or ".join(map(repr, get_args(Strings)))
-            raise SchemaError(f"strings is {self.strings!r}, which is no layout of strings", hint=f"strings={words}")
+            raise OptionError(f"strings is {self.strings!r}, which is no layout of strings", hint=f"strings={words}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,4 +253,4 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
 def check_limit(limit: object) -> None:
     """Refuse what is no number of rows, with a SchemaError."""
     if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
-        raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")
+        raise OptionError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")

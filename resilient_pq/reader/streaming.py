@@ -16,7 +16,7 @@ from resilient_pq.arrow.buffers import BufferPart, num_bytes
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.damage.lost_region import LostRegion
-from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
+from resilient_pq.errors import OptionError, ResilientPQError, UnsupportedError
 from resilient_pq.io import FetchOptions
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.damaged_row_groups import RowGroupArrays
@@ -137,7 +137,7 @@ def check_batch_rows(batch_rows: int) -> None:
     """Refuse a number of rows that no batch can have."""
     count: object = batch_rows
     if not isinstance(count, Integral) or count < 1:
-        raise SchemaError(f"batch_rows is {batch_rows!r}; it is a whole number, at least 1")
+        raise OptionError(f"batch_rows is {batch_rows!r}; it is a whole number, at least 1")
 
 
 async def batches_of(

@@ -88,21 +88,26 @@ async def _check_parity(source: DamagedObject, report: Report) -> Report:
     examined = None if view is None else await view.examine()
     if view is None or examined is None or not examined.num_damaged:
         return report
-    repairable = examined.num_repairable == examined.num_damaged
+    return _with_parity(report, source.url, examined.num_damaged, examined.num_repairable, is_bound=view.is_bound)
+
+
+def _with_parity(report: Report, url: str, num_damaged: int, num_repairable: int, *, is_bound: bool) -> Report:
+    """The report with the blocks that a sidecar finds damaged; `is_bound`: it was made for this version of the file."""
+    repairable = num_repairable == num_damaged
     if report.outcome is Outcome.SOUND:
-        if not view.is_bound:
+        if not is_bound:
             return report  # the file was written anew after its sidecar
-        changed = f"{examined.num_damaged:,} blocks are not as they were when the file was protected"
+        changed = f"{num_damaged:,} blocks are not as they were when the file was protected"
         finding = Finding(Damage.CORRUPT, changed, Where(), costs_rows=True)
         report = replace(report, outcome=Outcome.DAMAGED, findings=(*report.findings, finding))
-    if not view.is_bound and not repairable:
+    if not is_bound and not repairable:
         return report
-    following = (command("repair", source.url, recovered_name(source.url, "repaired")),) if repairable else ()
+    following = (command("repair", url, recovered_name(url, "repaired")),) if repairable else ()
     return replace(
         report,
         outcome=Outcome.DAMAGED if repairable else report.outcome,
-        blocks_damaged=examined.num_damaged,
-        blocks_repairable=examined.num_repairable,
+        blocks_damaged=num_damaged,
+        blocks_repairable=num_repairable,
         next=(*following, *report.next),
     )
 

@@ -47,6 +47,8 @@ class Outcome(StrEnum):
     """Some rows were kept, others were lost."""
     NOTHING = "nothing"
     """No row could be kept."""
+    SEALED = "sealed"
+    """A copy was written that has a checksum on every page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class Report:
     """What was found, and what to do next.
 
     Attributes:
-        verb: "check", "recover", "convert" or "uploads complete".
+        verb: "check", "recover", "seal", "convert" or "uploads complete".
         url: What was looked at, as it may be shown: a URL without a user, and with a hash in the place of its query.
         outcome: The answer in one word.
         num_rows: Rows that can be read, or that a recovery can keep.
@@ -227,7 +229,7 @@ class Report:
     def exit_code(self) -> int:
         """0 sound or everything recovered, 1 damage or losses, 3 nothing recoverable."""
         match self.outcome:
-            case Outcome.SOUND | Outcome.RECOVERED:
+            case Outcome.SOUND | Outcome.RECOVERED | Outcome.SEALED:
                 return 0
             case Outcome.INCOMPLETE | Outcome.DAMAGED | Outcome.PARTIAL:
                 return 1

@@ -34,7 +34,7 @@ class TrevniFile:
 
     def __init__(self, source: TrevniSource, how: ReadSettings, held: AsyncExitStack) -> None:
         """Use `open_trevni` instead."""
-        self.url = source.url
+        self.url: str = source.url
         self._source = source
         self._how = how
         self._held = held

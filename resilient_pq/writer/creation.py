@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import OptionError
 from resilient_pq.io import (
     WRITING,
     LeaseTerms,
@@ -141,4 +141,4 @@ def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptio
             permissions=options.permissions,
         )
     except ValueError as error:
-        raise SchemaError(str(error)) from None
+        raise OptionError(str(error)) from None

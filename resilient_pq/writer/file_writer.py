@@ -124,6 +124,11 @@ class Writer(UnstoredDeadline):
         return self._encoder.open_bytes if self._encoder else 0
 
     @property
+    def soon_full(self) -> bool:
+        """Whether a quarter of the row groups is there that a file can have, or of the bytes of its footer."""
+        return self._encoder is not None and self._encoder.soon_full
+
+    @property
     def num_bytes_resent(self) -> int:
         """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
         return self._sink.num_bytes_resent
@@ -376,7 +381,7 @@ class Writer(UnstoredDeadline):
         if self._options.own_metadata is not None:
             note += "; go on with rpq.resume_dataset"  # which believes only what its own writer left
         elif (command := self._sink.rescue_command()) is not None:
-            note += f"; go on with it from Python (rpq.resume), or complete it: {command}"
+            note += f"; go on with it: `rpq resume` (rpq.resume), or complete it: {command}"
         log.error("%s: not published; %s", self.url, note)
         if isinstance(error, ResilientPQError) and error.hint is None:
             error.hint = note

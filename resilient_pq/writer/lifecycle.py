@@ -6,6 +6,8 @@ An async shell.
 from __future__ import annotations
 
 import asyncio
+import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -37,8 +39,15 @@ class WriterLifecycle(ABC):
         self._owns_store = owns_store
         self._lock = asyncio.Lock()
         self._closed = False
+        self._process = os.getpid()
         self._failure: BaseException | None = None
         self._untold: BaseException | None = None  # the failure, where it came between calls: the next one raises it
+
+    def __del__(self) -> None:
+        """Warn of a writer that nobody closed; `resilient_pq.sync` keeps its rows before."""
+        if not getattr(self, "_closed", True) and self._process == os.getpid():
+            text = f"{self._CALLED} of {self.url} was not closed: what is stored is kept, and nothing was published"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     @property
     def closed(self) -> bool:

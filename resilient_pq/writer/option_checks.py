@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import OptionError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -56,37 +56,37 @@ def whole_number(name: str, value: object, *, least: int = 1) -> None:
     try:
         count = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
+        raise OptionError(f"{name} is {value!r}; it is a whole number") from None
     if count < least:
-        raise SchemaError(f"{name} is {count}; it must be at least {least}")
+        raise OptionError(f"{name} is {count}; it must be at least {least}")
 
 
 def seconds(name: str, value: object, *, or_0: bool = False) -> None:
     """A time that ends, above 0; with `or_0` one that may be 0, or without end."""
     number = value if isinstance(value, int | float) else math.nan  # which no comparison lets pass
     if not (number >= 0 if or_0 else 0 < number < math.inf):
-        raise SchemaError(f"{name} is {value!r}; it is a number of seconds{', not below' if or_0 else ' above'} 0")
+        raise OptionError(f"{name} is {value!r}; it is a number of seconds{', not below' if or_0 else ' above'} 0")
 
 
 def share(name: str, value: Any) -> None:
     """A part of a whole."""
     if not value >= 0:  # NaN is not either
-        raise SchemaError(f"{name} is {value}; it is a share, 0.02 for 2 %")
+        raise OptionError(f"{name} is {value}; it is a share, 0.02 for 2 %")
 
 
 def file_path(name: str, value: object) -> None:
     """A path of the local file system."""
     if not isinstance(value, str | os.PathLike):
-        raise SchemaError(f"{name} is {value!r}; it is the path of a file")
+        raise OptionError(f"{name} is {value!r}; it is the path of a file")
 
 
 def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
     """Refuse key-value metadata that is no text, or that only the writer itself writes."""
     for key, value in key_values.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise SchemaError(f"{setting} {key!r} is not text")
+            raise OptionError(f"{setting} {key!r} is not text")
         if key.startswith("rpq.") or key == "ARROW:schema":
-            raise SchemaError(f"the {setting} key {key!r} is the writer's own")
+            raise OptionError(f"the {setting} key {key!r} is the writer's own")
 
 
 def one_of(*values: str) -> Check:
@@ -96,4 +96,4 @@ def one_of(*values: str) -> Check:
 
 def _one_of(values: tuple[str, ...], name: str, value: object) -> None:
     if value not in values:
-        raise SchemaError(f"{name} is {value!r}; it is {' or '.join(map(repr, values))}")
+        raise OptionError(f"{name} is {value!r}; it is {' or '.join(map(repr, values))}")

@@ -182,13 +182,16 @@ class UnstoredDeadline(WriterLifecycle):
                 else:
                     await self._store_now(unstored)
                 self._note_stored(unstored)
+        self._alarm.set(self._next_look(unstored))
+
+    def _next_look(self, unstored: UnstoredRows) -> float | None:
+        """When to look again whether rows become too old; None where there are none."""
         now, due, oldest = unstored.clock(), unstored.due_at, unstored.oldest
         if due is None or oldest is None:
-            self._alarm.set(None if self._incoming is None else now + unstored.bound - unstored.lead)
-        elif self._commit_under_way:
-            self._alarm.set(max(oldest + unstored.bound, now + unstored.bound / _LOOKS))
-        else:
-            self._alarm.set(max(due, now + _LOOK_AGAIN))
+            return None if self._incoming is None else now + unstored.bound - unstored.lead
+        if self._commit_under_way:
+            return max(oldest + unstored.bound, now + unstored.bound / _LOOKS)
+        return max(due, now + _LOOK_AGAIN)
 
     def _warn_if_late(self, unstored: UnstoredRows) -> None:
         """Say so once when rows are too old, until they are stored."""

@@ -11,7 +11,7 @@ from functools import cache, partial
 from inspect import Parameter
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import OptionError, SchemaError
 from resilient_pq.format.compression import codecs as compression
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, ENCODINGS
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
@@ -189,14 +189,14 @@ class EncoderOptions:
     def __post_init__(self) -> None:
         """Refuse what can never work, before anything is written."""
         if not isinstance(self.options, WriteOptions | None):
-            raise SchemaError(f"options is {self.options!r}; it takes WriteOptions")
+            raise OptionError(f"options is {self.options!r}; it takes WriteOptions")
         compression.check_level(self.codec, self.compression_level)
         check_options(self)
         check_options(self.write)
         if self.page_bytes > 1 << 30:
-            raise SchemaError("page_bytes is more than 1 GiB; a page's size is a signed 32-bit number")
+            raise OptionError("page_bytes is more than 1 GiB; a page's size is a signed 32-bit number")
         if self.write.level_encoding == "BIT_PACKED" and self.write.data_page_version != "1.0":
-            raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
+            raise OptionError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
 
     @property
     def write(self) -> WriteOptions:

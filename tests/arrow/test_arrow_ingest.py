@@ -367,7 +367,7 @@ SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), ("s", pa.string()
         ([{"n": 1, "t": "a"}], "record 0 has a key 't' that is no column"),
         (pa.array([1, 2]), "rows come as a struct of columns, not as int64"),
         (7, "rows cannot be taken from an object of type int"),
-        ([1, 2], "rows cannot be taken from an object of type list"),
+        ([1, 2], "row 0 of the list is of type int"),
         ({"n": 7, "s": ["a"]}, "column 'n': values cannot be taken from an object of type int"),
         ({"n": [1, 2], "s": ["a"]}, "the columns have different numbers of rows: 'n' 2, 's' 1"),
         ({"n": np.zeros((2, 2)), "s": ["a"]}, "column 'n': it has 2 dimensions, not one"),

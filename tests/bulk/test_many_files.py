@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.bulk.file_task import FileTask, run_here
@@ -25,7 +26,7 @@ def all_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(2_000, marks=[pytest.mark.thorough, pytest.mark.timeout(600)])])
+@sampled(100, 2_000)
 async def test_the_summary_is_right_for_each_of_many_files(files: Any, tmp_path: Path, count: int) -> None:
     src, dst = tmp_path / "src", tmp_path / "dst"
     ways = files.write(src, count)

@@ -62,7 +62,7 @@ def assert_documented(document: dict[str, Any]) -> None:
         for region in ledger["regions"]:
             assert set(region) <= _keys(parts[2])
     for lost in document.get("lost", ()):
-        assert set(lost) <= _words(SECTIONS["`recover` and `convert`"]) | _keys(SECTIONS["A finding"])
+        assert set(lost) <= _words(SECTIONS["`recover`, `seal` and `convert`"]) | _keys(SECTIONS["A finding"])
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ LINES = [
     "check files", "check sound.parquet none.parquet", "check none/", "recover torn.parquet r1.parquet",
     "recover flipped.parquet r2.parquet --on-damage null", "recover flipped.parquet r3.parquet --on-damage columns",
     "recover flipped.parquet r4.parquet --on-damage raise", "recover empty.parquet r5.parquet", "recover files out",
-    "recover sound.parquet", "recover sound.parquet sound.parquet", "convert old.trv c.parquet",
+    "seal sound.parquet s.parquet", "seal torn.parquet s2.parquet", "recover sound.parquet", "recover sound.parquet sound.parquet", "convert old.trv c.parquet",
     "convert sound.parquet c2.parquet", "inspect sound.parquet --row-groups --chunks --pages number",
     "inspect torn.parquet", "inspect files", "inspect sound.parquet --pages none", "cat sound.parquet --head 1",
     "cat flipped.parquet --on-damage null", "cat flipped.parquet", "write sound.parquet w.parquet", "write - w2.parquet",

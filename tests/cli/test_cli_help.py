@@ -14,19 +14,27 @@ import pytest
 import resilient_pq
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.main import VERBS
+from resilient_pq.format import kernels
 
 VERB_NAMES = [verb.NAME for verb in VERBS]
 
 
 def test_verbs_are_those_of_the_design() -> None:
-    uploads = ["uploads list", "uploads complete", "uploads resume-info", "uploads abort"]
+    uploads = ["uploads list", "uploads complete", "uploads show", "uploads abort"]
     assert [
         "write",
+        "resume",
         "convert",
         "cat",
+        "head",
+        "schema",
+        "count",
+        "stats",
+        "diff",
         "inspect",
         "check",
         "recover",
+        "seal",
         "protect",
         "repair",
         "metadata",
@@ -37,7 +45,11 @@ def test_verbs_are_those_of_the_design() -> None:
 
 def test_version(rpq_process: Callable[..., Any]) -> None:
     ended = rpq_process("--version")
-    assert (ended.code, ended.out, ended.err) == (0, f"rpq {resilient_pq.__version__}\n", "")
+    assert (ended.code, ended.out, ended.err) == (
+        0,
+        f"rpq {resilient_pq.__version__} (kernels: {kernels.described()})\n",
+        "",
+    )
 
 
 def test_the_program_is_installed_as_rpq() -> None:
@@ -123,7 +135,7 @@ def test_help_imports_nothing_slow() -> None:
     [
         (["frobnicate"], "frobnicate"),
         (["check"], "URL"),
-        (["cat", "x", "y"], "y"),
+        (["resume", "x", "y", "z"], "z"),
         (["check", "x", "--frobnicate"], "--frobnicate"),
         (["check", "x", "--storage-option", "novalue"], "KEY=VALUE"),
         (["cat", "x", "--columns", "a,,b"], "--columns"),

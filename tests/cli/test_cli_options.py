@@ -33,7 +33,7 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "M", "1.5M", "-1", "8 X", "8MiBs", "0x10", "_1", "٣"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="no size"):
+    with pytest.raises(typer.BadParameter, match="not a valid size"):
         parse_size(text)
 
 

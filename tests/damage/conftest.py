@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
+from writers_of_others import by_duckdb, by_fastparquet, by_polars, by_pyarrow
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
@@ -355,30 +356,13 @@ def hostile_reader() -> Iterator[HostileReader]:
     reader.end()
 
 
-def write_foreign(table: pa.Table, path: Path, writer: str) -> None:
-    """Write a table as another library does."""
-    match writer:
-        case "pyarrow with page CRCs":
-            pq.write_table(table, path, row_group_size=20, write_page_checksum=True)
-        case "pyarrow":
-            pq.write_table(table, path, row_group_size=20, data_page_version="2.0", write_page_index=True)
-        case "DuckDB":
-            import duckdb
-
-            duckdb.register("given", table)
-            duckdb.sql(f"copy given to '{path}' (format parquet, row_group_size 2048)")
-            duckdb.unregister("given")
-        case "Polars":
-            import polars
-
-            polars.from_arrow(table).write_parquet(path, row_group_size=20)
-        case "fastparquet":
-            import fastparquet
-
-            fastparquet.write(str(path), table.to_pandas(), row_group_offsets=20, write_index=False)
-
-
-FOREIGN_WRITERS = ("pyarrow with page CRCs", "pyarrow", "DuckDB", "Polars", "fastparquet")
+FOREIGN_WRITERS = {
+    "pyarrow with page CRCs": by_pyarrow(write_page_checksum=True),
+    "pyarrow": by_pyarrow(data_page_version="2.0", write_page_index=True),
+    "DuckDB": by_duckdb(),
+    "Polars": by_polars(),
+    "fastparquet": by_fastparquet(),
+}
 
 
 #: Those that the quick suite has too.
@@ -392,5 +376,5 @@ _QUICK = ("pyarrow with page CRCs", "Polars")
 def foreign(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     """A small file of another writer, and who wrote it."""
     path = tmp_path_factory.mktemp("foreign") / "file.parquet"
-    write_foreign(make_rows(60), path, request.param)
+    FOREIGN_WRITERS[request.param](make_rows(60), 2048 if request.param == "DuckDB" else 20, path)
     return request.param, path.read_bytes()

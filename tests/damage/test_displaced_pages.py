@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from page_layout import Layout
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
@@ -83,12 +84,7 @@ async def hold(data: bytes, seed: int) -> int:
     return kept
 
 
-async def test_no_page_that_only_fits_is_believed(data: bytes) -> None:
-    kept = [await hold(data, seed) for seed in range(40)]
+@sampled(20, 2000)
+async def test_no_page_that_only_fits_is_believed(data: bytes, count: int) -> None:
+    kept = [await hold(data, seed) for seed in range(count)]
     assert sum(kept) > 0.2 * len(kept) * ROWS * 4
-
-
-@pytest.mark.thorough
-async def test_no_page_that_only_fits_is_believed_in_many_files(data: bytes) -> None:
-    for seed in range(40, 2000):
-        await hold(data, seed)

@@ -18,6 +18,7 @@ import hypothesis
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.errors import FormatError
@@ -177,10 +178,40 @@ def counts_within_padding(header: bytes, at: int, turned: bytes) -> bool:
     return replace(changed, data_page_header=replace(other, num_values=one.num_values)) == whole
 
 
-async def test_no_header_is_believed_that_was_changed(paged_file: Any, held_against_the_best: Any) -> None:
+def has_no_values(header: bytes) -> bool:
+    """Whether a page has levels alone: how values that are not there are encoded makes no difference."""
+    whole, _ = compact_protocol.decode(PageHeader, header)
+    v2 = whole.data_page_header_v2
+    return whole.uncompressed_page_size <= 6 if v2 is None else v2.num_nulls == v2.num_values
+
+
+@sampled(8, 100)
+async def test_no_header_is_believed_that_was_changed(paged_file: Any, held_against_the_best: Any, count: int) -> None:
     """Though the CRC32 of its page holds: a count in it may have been changed, or a length."""
     rng = seeded("headers", len(paged_file.data))
-    for i, damaged in enumerate(header_bits_without_a_copy(paged_file, rng, 25)):
+    for i, damaged in enumerate(header_bits_without_a_copy(paged_file, rng, count)):
+        await held_against_the_best(paged_file, damaged, POLICIES[i % 2], keep_unplaced=True)
+
+
+@sampled(8, 400)
+async def test_no_changed_header_is_believed_before_a_cut(
+    paged_file: Any, held_against_the_best: Any, count: int
+) -> None:
+    """The record that has copies of the headers is cut: the rows that they count are held against their pages."""
+    rng = seeded("headers before a cut", len(paged_file.data))
+    row_group = paged_file.layout.row_groups[2]
+    cut = rng.choice(row_group.record.place)
+    headers = [page.header for chunk in row_group.chunks for page in chunk.pages if not page.is_dictionary]
+    for i in range(count):
+        header = rng.choice(headers)
+        offset = rng.choice(header)
+        turned = bytes([paged_file.data[offset] ^ 1 << rng.randrange(8)])
+        whole = paged_file.data[header.start : header.stop]
+        if counts_within_padding(whole, offset - header.start, turned) or has_no_values(whole):
+            continue
+        changed = paged_file.written_over((offset, turned))
+        gone = (*changed.gone, range(cut, len(paged_file.data)))
+        damaged = replace(changed, what=f"{changed.what}; cut at {cut}", data=changed.data[:cut], gone=gone)
         await held_against_the_best(paged_file, damaged, POLICIES[i % 2], keep_unplaced=True)
 
 

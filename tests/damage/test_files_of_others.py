@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.format.pages.page import pages_of
@@ -55,7 +56,7 @@ async def test_a_byte_of_a_page_with_a_checksum(with_crcs: Any, outcome_of: Any)
     rng = random.Random(1)
     offsets = [offset for body in bodies(with_crcs.data) for offset in body]
     assert len(offsets) > 500
-    for offset in rng.sample(offsets, 60):
+    for offset in rng.sample(offsets, 25):
         changed = with_crcs.flipped((offset, rng.randint(1, 255)))
         await examine(changed, with_crcs, outcome_of, offset)
 
@@ -68,10 +69,11 @@ async def test_every_byte_of_the_pages_with_checksums(with_crcs: Any, outcome_of
             await examine(with_crcs.flipped((offset, 0xFF)), with_crcs, outcome_of, offset)
 
 
-async def test_a_byte_anywhere_gets_an_answer_of_ours(foreign: tuple[str, bytes], outcome_of: Any) -> None:
+@sampled(25, 500)
+async def test_a_byte_anywhere_gets_an_answer_of_ours(foreign: tuple[str, bytes], outcome_of: Any, count: int) -> None:
     writer, data = foreign
     rng = random.Random(2)
-    for offset in rng.sample(range(len(data)), 60):
+    for offset in rng.sample(range(len(data)), count):
         changed = bytearray(data)
         changed[offset] ^= rng.choice([0x01, 0xFF, rng.randint(1, 255)])
         try:
@@ -81,9 +83,10 @@ async def test_a_byte_anywhere_gets_an_answer_of_ours(foreign: tuple[str, bytes]
             raise
 
 
+@sampled(15, 300)
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
 async def test_a_byte_of_compressed_data_gets_an_answer_of_ours(
-    codec: str, rows: Any, whole_of: Any, outcome_of: Any
+    codec: str, rows: Any, whole_of: Any, outcome_of: Any, count: int
 ) -> None:
     """No codec's own complaint gets out."""
     sink = io.BytesIO()
@@ -91,7 +94,7 @@ async def test_a_byte_of_compressed_data_gets_an_answer_of_ours(
     whole = whole_of(sink.getvalue())
     places = [offset for chunks in whole.row_groups for chunk in chunks for offset in chunk]
     rng = random.Random(3)
-    for offset in rng.sample(places, 60):
+    for offset in rng.sample(places, count):
         await outcome_of(whole.flipped((offset, rng.randint(1, 255))))
 
 

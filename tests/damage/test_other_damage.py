@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
@@ -219,10 +220,11 @@ class TestRecords:
             await rpq.recover((store, "damaged"), (store, "out"))
         assert "--schema-from" in (caught.value.hint or "")
 
-    async def test_two_damages_at_once(self, small: Any, examined: Any) -> None:
+    @sampled(12, 300)
+    async def test_two_damages_at_once(self, small: Any, examined: Any, count: int) -> None:
         rng = random.Random(7)
         (final,) = small.records(FINAL)
-        for _ in range(30):
+        for _ in range(count):
             first = rng.randrange(len(small.data))
             second = rng.choice([rng.randrange(len(small.data)), rng.choice(final)])
             await replace(

@@ -19,7 +19,7 @@ import resilient_pq as rpq
 #: Cases of the thorough suite, and how many of them a test has.
 CASES, BATCH = 20_000, 5 * CASES_OF_A_FAMILY
 #: Families of the quick sample, of which each has a few cases.
-SAMPLE, CASES_OF_EACH = 18, 9
+SAMPLE, CASES_OF_EACH = 18, 5
 
 
 #: Of a batch so many cases may still be wrong: chunks without records put into columns by their sizes. The aim is none.

@@ -207,7 +207,8 @@ def upload_tree(s3: Any, tree: Path, prefix: str) -> None:
         s3.client.put_object(Bucket=s3.bucket, Key=f"{prefix}/{path.relative_to(tree)}", Body=path.read_bytes())
 
 
-@pytest.mark.parametrize("verb", ["check", pytest.param("recover", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("verb", ["check", "recover"])
 def test_a_worker_killed_on_s3(
     tree: Path, s3_of_workers: Any, dask_client: Any, kill_worker: Any, verb: str, tmp_path: Path
 ) -> None:

@@ -74,7 +74,7 @@ async def test_an_error_in_any_file_is_that_of_the_next_call(
     assert file is not None
     monkeypatch.setattr(LocalSink, "commit", full)
     await clock.skip(29)
-    await clock.until(lambda: file.writer._failure is not None)
+    await clock.until(lambda: file.writer._untold is not None)
     monkeypatch.undo()
     with pytest.raises(rpq.StoreError, match="the disk is full"):
         await (writer.write({"n": [2], "p": ["b"]}) if call == "write" else getattr(writer, call)())

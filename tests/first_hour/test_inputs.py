@@ -99,8 +99,8 @@ def test_what_a_generator_raises_is_an_error_of_the_source(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ([Reading(1, "x"), 5], "row 1 of the list is a int"),
-        ([1, 2], "row 0 of the list is a int"),
+        ([Reading(1, "x"), 5], "row 1 of the list is of type int"),
+        ([1, 2], "row 0 of the list is of type int"),
         (5, "type int"),
         ("text", "type str"),
         ({"a": [1, "x"]}, "a"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -114,6 +115,24 @@ def test_options_that_it_does_not_have(tmp_path: Path, options: dict[str, object
     with pytest.raises((rpq.SchemaError, rpq.UnsupportedError, TypeError), match=said):
         rpq.ParquetWriter(tmp_path / "a", pa.schema([("a", pa.int64())]), **options)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_more_small_tables_than_a_file_has_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resilient_pq.writer.cut_policy.MAX_ROW_GROUPS", 40)
+    table = pa.table({"frame": [7]})
+    with rpq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        for _ in range(100):
+            writer.write_table(table)
+    assert pq.read_table(tmp_path / "a.parquet")["frame"].to_pylist() == [7] * 100
+    assert pq.read_metadata(tmp_path / "a.parquet").num_row_groups == 11  # ten of their own, and one for the rest
+
+
+async def test_a_writer_that_is_never_closed_is_told_of(tmp_path: Path) -> None:
+    writer = await resilient_pq.create(tmp_path / "a.parquet")
+    await writer.write({"frame": [7]})
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del writer
+        gc.collect()
 
 
 def test_whole_files_in_one_call(tmp_path: Path) -> None:

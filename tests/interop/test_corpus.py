@@ -19,7 +19,7 @@ from corpus_of_others import CORPUS, absent
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How many files the quick suite takes besides those of parquet-testing.
-SAMPLE = 80
+SAMPLE = 40
 #: How many files one test of the thorough suite takes.
 PORTION = 50
 

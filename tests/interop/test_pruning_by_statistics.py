@@ -6,7 +6,8 @@ import datetime as dt
 import decimal
 import io
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,15 @@ def stored(request: pytest.FixtureRequest, write_file: Callable[..., Any]) -> by
     return data
 
 
-CASES = [pytest.param(name, array, thresholds, id=name) for name, (array, thresholds) in COLUMNS.items()]
+def _cases() -> Iterator[Any]:
+    """Each column with a few of its thresholds, and in the thorough suite with all."""
+    for name, (array, thresholds) in COLUMNS.items():
+        some = random.Random(name).sample(thresholds, min(3, len(thresholds)))
+        yield pytest.param(name, array, some, id=name)
+        yield pytest.param(name, array, thresholds, id=f"{name}, all", marks=pytest.mark.thorough)
+
+
+CASES = list(_cases())
 
 
 def _is_nan(value: Any) -> bool:

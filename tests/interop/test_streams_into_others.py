@@ -20,12 +20,13 @@ import resilient_pq as names
 from resilient_pq import sync as rpq
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
+from resilient_pq.loop_portal import portal
 
 ROWS = pa.table({"n": list(range(600)), "s": [f"text {i}" for i in range(600)]})
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[rpq.BlockingReader]:
+def file(tmp_path: Path) -> Iterator[rpq.File]:
     with rpq.create(tmp_path / "f.parquet", row_group_rows=100) as writer:
         writer.write(ROWS)
     with rpq.open(tmp_path / "f.parquet") as found:
@@ -50,7 +51,7 @@ def test_files_and_streams_of_columns(file: Any, taken: Callable[[Any], pa.Table
         assert taken(file).to_pydict() == ROWS.to_pydict()
     assert taken(file.batches(columns=["s"])).to_pydict() == ROWS.select(["s"]).to_pydict()
     gc.collect()
-    assert not rpq._loop.run(_other_tasks())
+    assert not portal.run(_other_tasks())
 
 
 async def _other_tasks() -> set[Any]:
@@ -76,7 +77,7 @@ def test_a_reader_that_stops_early_reads_no_more(tmp_path: Path) -> None:
         del reader
         gc.collect()
         assert len(store.calls) <= 1 + 2
-        assert not rpq._loop.run(_other_tasks())
+        assert not portal.run(_other_tasks())
 
 
 def test_a_stream_is_taken_once(file: Any) -> None:
@@ -131,8 +132,8 @@ def test_what_the_loop_lets_go_of_is_closed_without_waiting_for_itself(file: Any
         held.clear()
         gc.collect()
 
-    rpq._loop.run(forget())
-    assert not rpq._loop.run(_other_tasks_soon())
+    portal.run(forget())
+    assert not portal.run(_other_tasks_soon())
 
 
 async def _other_tasks_soon() -> set[Any]:
@@ -148,4 +149,4 @@ def test_blocking_calls_within_the_loop_are_refused(file: Any) -> None:
         file.read()
 
     with pytest.raises(rpq.UnsupportedError, match="at work already"):
-        rpq._loop.run(inside())
+        portal.run(inside())

@@ -87,7 +87,7 @@ def _beyond_pyarrow(kind: pa.DataType, *, below: bool = False) -> bool:
 
 
 @given(draw=st.data())
-@settings(quick, max_examples=60)
+@settings(quick, max_examples=35)
 def test_round_trip(draw: Draw, tables: Any, round_trip: Any) -> None:
     round_trip(draw, draw.draw(tables()))
 
@@ -109,7 +109,7 @@ def test_round_trip_of_deep_ones(draw: Draw, tables: Any, round_trip: Any) -> No
 
 
 @given(draw=st.data())
-@settings(quick, max_examples=3)
+@settings(quick, max_examples=2)
 def test_every_type(draw: Draw, leaf: Any, tables: Any, round_trip: Any) -> None:
     round_trip(draw, draw.draw(tables(30, depth=1, leaves=[leaf])))
 

@@ -68,7 +68,7 @@ def compare(using: Using, repeatable_ways: Any, encodings: Any, written: Any, re
 
 
 @given(draw=st.data())
-@settings(quick, max_examples=40)
+@settings(quick, max_examples=25)
 def test_any_table(draw: Draw, tables: Any, compare: Any) -> None:
     compare(draw, draw.draw(tables()))
 

@@ -19,6 +19,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync as blocking_names
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.loop_portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.writer.file_writer import Writer
 
@@ -38,12 +39,18 @@ def test_the_same_names() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_same_signatures_and_documentation(name: str) -> None:
     ours, theirs = getattr(sync, name), getattr(rpq, name)
-    assert inspect.signature(ours) == inspect.signature(theirs)
-    assert ours.__doc__ == theirs.__doc__ and ours is not theirs
+    assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters
+    said = theirs.__doc__.replace("async with", "with").replace("async for", "for").replace("await ", "")
+    assert ours.__doc__ == said and (ours is not theirs or name == "scan")  # which waits for nothing
 
 
-def test_everything_else_is_the_same_object() -> None:
+def test_all_but_files_and_writers_is_the_same_object() -> None:
+    files_and_writers = {"Batches", "Dataset", "DatasetWriter", "File", "FileResults", "TrevniFile", "Writer"}
     for name in set(rpq.__all__) - set(FUNCTIONS):
+        if name in files_and_writers:
+            assert getattr(sync, name).__name__.endswith(name.removeprefix("File"))
+            assert not issubclass(getattr(sync, name), getattr(rpq, name))
+            continue
         assert getattr(sync, name) is getattr(rpq, name), name
 
 
@@ -128,7 +135,7 @@ def test_leaving_the_batches_early_ends_what_runs(tmp_path: Path) -> None:
         for batch in file.batches(1):
             assert batch.num_rows == 1
             break
-        loop = sync._loop._running()
+        loop = portal._running()
         left = asyncio.run_coroutine_threadsafe(_others(), loop).result()
     assert not left
 

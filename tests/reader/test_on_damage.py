@@ -283,7 +283,7 @@ def damaged(one_paged_file: Any) -> Any:
     layout = one_paged_file.layout
     pages = [data_pages(layout, 1, "id")[0][1], data_pages(layout, 1, "point")[2][1]]
     (leaf,) = (chunk for chunk in layout.row_groups[1].chunks if chunk.path == ("point", "y"))
-    assert (leaf.pages[-1].first_row, leaf.pages[-1].num_rows) == (33, 7)
+    assert (leaf.pages[-1].first_row, leaf.pages[-1].num_rows) == (30, 10)
     pages.append(leaf.pages[-1])
     pages += [page for _, page in data_pages(layout, 2, "town")]
     return one_paged_file.written_over(*((page.body.start, bytes(len(page.body))) for page in pages))
@@ -295,7 +295,7 @@ def left_of(table: pa.Table, *gone: range) -> pa.Table:
 
 async def test_other_columns_have_other_rows(one_paged_file: Any, damaged: Any) -> None:
     table = one_paged_file.table
-    ids, x, y, towns = range(40, 50), range(60, 70), range(73, 80), range(80, 120)
+    ids, x, y, towns = range(40, 50), range(60, 70), range(70, 80), range(80, 120)
     for columns, gone in (
         (["score"], ()),
         (["id"], (ids,)),
@@ -328,7 +328,7 @@ async def test_nulls_keep_the_columns_aligned(one_paged_file: Any, damaged: Any)
     found, _ = await read(damaged.data, "null", columns=["point"])
     points = table.column("point").to_pylist()
     assert found.column("point").to_pylist() == [
-        None if 60 <= i < 70 or 73 <= i < 80 else points[i] for i in range(153)
+        None if 60 <= i < 70 or 70 <= i < 80 else points[i] for i in range(153)
     ]
     found, lost = await read(damaged.data, "null", columns=["town", "id"])
     assert found.column("id").to_pylist() == [i for i in range(153) if not 40 <= i < 50]
@@ -349,7 +349,7 @@ async def test_row_groups_in_any_order(one_paged_file: Any, damaged: Any) -> Non
 
 async def test_the_footer_still_says_what_was_written(damaged: Any) -> None:
     async with rpq.open((await stored_as(damaged.data), "file"), on_damage="drop") as file:
-        assert (await file.read()).num_rows == 86
+        assert (await file.read()).num_rows == 83
         assert file.num_rows == 153
 
 
@@ -396,7 +396,7 @@ def test_the_same_without_a_loop(damaged: Any, one_paged_file: Any, tmp_path: An
 
 async def test_without_a_callback(damaged: Any) -> None:
     async with rpq.open((await stored_as(damaged.data), "file"), on_damage="drop") as file:
-        assert (await file.read()).num_rows == 86
+        assert (await file.read()).num_rows == 83
 
 
 async def test_raising_is_what_happens_unasked(damaged: Any) -> None:

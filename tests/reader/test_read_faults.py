@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq import (
@@ -151,7 +152,7 @@ async def test_the_read_has_requests_of_every_kind(source: Source) -> None:
     assert turn >= 2 and SAMPLED[2] <= turn < SAMPLED[3], "indexes, which lie behind the pages, and then pages"
 
 
-async def _check_passing(source: Source, name: str, positions: range | tuple[int, ...]) -> None:
+async def _check_passing(source: Source, name: str, positions: Sequence[int]) -> None:
     fault, error = PASSING[name]
     for at in positions:
         source.proxy.on("GET", skip=at, **fault)
@@ -161,7 +162,7 @@ async def _check_passing(source: Source, name: str, positions: range | tuple[int
         await _check_refused(source, error)
 
 
-async def _check_final(source: Source, name: str, positions: range | tuple[int, ...]) -> None:
+async def _check_final(source: Source, name: str, positions: Sequence[int]) -> None:
     fault, error = FINAL[name]
     for at in positions:
         source.proxy.on("GET", skip=at, **fault)
@@ -180,26 +181,16 @@ async def _check_refused(source: Source, error: type[StoreError]) -> None:
     assert (await source.read()).equals(EXPECTED), "nothing of it stays"
 
 
+@pytest.mark.parametrize("requests", either([SAMPLED], [range(NUM_REQUESTS)]), ids=["some", "all"])
 @pytest.mark.parametrize("name", PASSING)
-async def test_what_passes(source: Source, name: str) -> None:
-    await _check_passing(source, name, SAMPLED)
+async def test_what_passes(source: Source, name: str, requests: Sequence[int]) -> None:
+    await _check_passing(source, name, requests)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", PASSING)
-async def test_what_passes_in_every_request(source: Source, name: str) -> None:
-    await _check_passing(source, name, range(NUM_REQUESTS))
-
-
+@pytest.mark.parametrize("requests", either([SAMPLED], [range(NUM_REQUESTS)]), ids=["some", "all"])
 @pytest.mark.parametrize("name", FINAL)
-async def test_what_does_not_pass(source: Source, name: str) -> None:
-    await _check_final(source, name, SAMPLED)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", FINAL)
-async def test_what_does_not_pass_in_every_request(source: Source, name: str) -> None:
-    await _check_final(source, name, range(NUM_REQUESTS))
+async def test_what_does_not_pass(source: Source, name: str, requests: Sequence[int]) -> None:
+    await _check_final(source, name, requests)
 
 
 @pytest.mark.parametrize("at", SAMPLED)

@@ -15,6 +15,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.loop_portal import portal
 
 ROWS = 300
 
@@ -50,7 +51,7 @@ def _bytes(table: pa.Table, **options: Any) -> bytes:
     store = MemoryStore()
     with sync.create((store, "file"), table.schema, **options) as writer:
         writer.write(table)
-    tail: Any = sync._loop.run(store.read_tail("file", 1 << 40))
+    tail: Any = portal.run(store.read_tail("file", 1 << 40))
     return bytes(tail.data)
 
 
@@ -62,7 +63,7 @@ def theirs() -> bytes:
 
 def opened(data: bytes, **options: Any) -> Any:
     store = MemoryStore()
-    sync._loop.run(store.put("file", data))
+    portal.run(store.put("file", data))
     return sync.open((store, "file"), **options)
 
 

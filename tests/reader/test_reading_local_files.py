@@ -21,6 +21,9 @@ from resilient_pq import memory_pool
 from resilient_pq.io import LocalStore, MemoryStore, OpenObject
 from resilient_pq.reader import row_groups
 
+#: What is tested here is what threads do.
+pytestmark = pytest.mark.usefixtures("threads_for_small_chunks")
+
 NUMBERS = np.random.default_rng(7).integers(0, 1 << 40, 120_000)
 TABLE = pa.table(
     {

@@ -13,6 +13,7 @@ import resilient_pq as rpq
 from resilient_pq import SchemaError, sync
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
+from resilient_pq.loop_portal import portal
 from resilient_pq.reader import file as reader_file
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
@@ -90,7 +91,7 @@ def test_the_sync_twin(our_bytes: bytes, rows: pa.Table) -> None:
         for row in file.records():
             assert row["n"] == 0
             break
-        loop = sync._loop._running()
+        loop = portal._running()
         left = asyncio.run_coroutine_threadsafe(_others(), loop).result()
     assert not left
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.byte_ranges import ByteRange
@@ -186,13 +187,13 @@ def index_places(content: bytes, what: str) -> list[range]:
     return asyncio.run(places())
 
 
-def flips(content: bytes, what: str, thorough: bool) -> list[tuple[int, int]]:
+def flips(content: bytes, what: str, count: int) -> list[tuple[int, int]]:
     chosen = random.Random(7)
     every = [(at, chosen.randrange(8)) for place in index_places(content, what) for at in place]
-    return chosen.sample(every, min(len(every), 600 if thorough else 60))
+    return chosen.sample(every, min(len(every), count))
 
 
-def check_flips(content: bytes, what: str, *, believed: bool, thorough: bool = False) -> None:
+def check_flips(content: bytes, what: str, *, believed: bool, count: int) -> None:
     """Whichever byte of an index has a bit flipped, a read ends without an error and, if `believed` is false, is right."""
 
     async def read(changed: bytes) -> None:
@@ -202,33 +203,23 @@ def check_flips(content: bytes, what: str, *, believed: bool, thorough: bool = F
             if not believed:
                 assert found["key"].tolist() == expected
 
-    for at, bit in flips(content, what, thorough):
+    for at, bit in flips(content, what, count):
         changed = bytearray(content)
         changed[at] ^= 1 << bit
         asyncio.run(read(bytes(changed)))
 
 
+@sampled(40, 600)
 @pytest.mark.parametrize("what", ["column_index", "offset_index", "bloom_filter"])
-def test_any_flipped_bit_of_our_indexes(what: str) -> None:
-    check_flips(ours(), what, believed=False)
+def test_any_flipped_bit_of_our_indexes(what: str, count: int) -> None:
+    check_flips(ours(), what, believed=False, count=count)
 
 
+@sampled(40, 600)
 @pytest.mark.parametrize("what", ["column_index", "offset_index"])
-def test_any_flipped_bit_of_indexes_of_others(what: str) -> None:
+def test_any_flipped_bit_of_indexes_of_others(what: str, count: int) -> None:
     """They have no checksums: bounds of pages that are wrong, but possible, have to be believed."""
-    check_flips(theirs(), what, believed=what == "column_index")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("what", ["column_index", "offset_index", "bloom_filter"])
-def test_many_flipped_bits_of_our_indexes(what: str) -> None:
-    check_flips(ours(), what, believed=False, thorough=True)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("what", ["column_index", "offset_index"])
-def test_many_flipped_bits_of_indexes_of_others(what: str) -> None:
-    check_flips(theirs(), what, believed=what == "column_index", thorough=True)
+    check_flips(theirs(), what, believed=what == "column_index", count=count)
 
 
 def with_offset_index(content: bytes, with_footer: Any, change: Callable[[list[PageLocation]], None]) -> bytes:

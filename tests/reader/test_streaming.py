@@ -21,6 +21,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import FetchOptions
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.loop_portal import portal
 from resilient_pq.reader.damaged_row_groups import RowGroupArrays
 from resilient_pq.reader.read_batches import ReadBatch, cut_into_batches
 from resilient_pq.reader.read_plan import RowGroupRead
@@ -243,7 +244,7 @@ class TestAStreamThatWasEndedBeforeItsLastRow:
     async def test_the_blocking_twin(self, our_bytes: bytes) -> None:
         def blocking() -> None:
             store = MemoryStore()
-            sync._loop.run(store.put("file", our_bytes))
+            portal.run(store.put("file", our_bytes))
             with sync.open((store, "file")) as file:
                 with file.batches(8) as batches:
                     reader = pa.RecordBatchReader.from_stream(batches)

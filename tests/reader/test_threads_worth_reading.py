@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +18,6 @@ from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader import row_groups
 from resilient_pq.reader.file import File
 from resilient_pq.reader.read_plan import chunk_read
-
-
-@pytest.fixture(scope="module", autouse=True)
-def as_measured(thread_counts_as_measured: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """What all other tests set aside."""
-    with thread_counts_as_measured():
-        yield
 
 
 async def _opened(path: Path, rows: int, codec: str, row_group_rows: int) -> File:

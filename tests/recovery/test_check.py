@@ -152,8 +152,11 @@ async def test_json(small: Any) -> None:
         "findings",
         "next",
         "schema",
+        "other_policy",
         "pages_verified",
         "pages_decoded",
+        "blocks_damaged",
+        "blocks_repairable",
     ]
     assert document["schema_version"] == 1
     assert list(document["findings"][0]) == [
@@ -240,3 +243,10 @@ async def test_a_column_that_was_written_with_too_few_rows(monkeypatch: pytest.M
     assert report.outcome is not rpq.Outcome.SOUND
     (finding,) = report.findings
     assert finding.costs_rows and finding.where.column == "b" and "7 rows instead of 10" in finding.message
+
+
+async def test_that_a_file_is_empty_is_said_once() -> None:
+    store = MemoryStore()
+    await store.put("empty", b"")
+    report = await rpq.check((store, "empty"))
+    assert [finding.message for finding in report.findings] == ["it is empty: 0 bytes"]

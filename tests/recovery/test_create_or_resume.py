@@ -544,8 +544,8 @@ async def test_of_many_who_resume_on_a_server_one_is_told(s3: Any) -> None:
         return start
 
     assert await more(10) == 0
-    for _ in range(3):
-        outcomes = await asyncio.gather(*(more(5) for _ in range(6)), return_exceptions=True)
+    for _ in range(2):
+        outcomes = await asyncio.gather(*(more(5) for _ in range(4)), return_exceptions=True)
         told = [outcome for outcome in outcomes if isinstance(outcome, int)]
         refused = [outcome for outcome in outcomes if not isinstance(outcome, int)]
         assert all(isinstance(error, rpq.WriterFencedError) for error in refused), outcomes

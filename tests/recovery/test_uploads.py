@@ -363,7 +363,7 @@ async def test_who_interrupts_a_completion_is_told_that_it_may_have_happened(
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await task
-    assert caught.value.__notes__ == ["the upload may be completed already: rpq uploads resume-info memory:day"]
+    assert caught.value.__notes__ == ["the upload may be completed already: rpq uploads show memory:day"]
 
 
 async def test_an_error_is_not_hidden_by_the_one_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.io.s3.s3_store import S3Store
@@ -180,14 +181,9 @@ async def test_cancelled_while_it_is_published(scene: Any, cancel: Any) -> None:
     assert "published" in outcomes
 
 
-async def test_cancelled_anywhere(scene: Any, cancel: Any) -> None:
-    assert {"kept", "aborted"} <= await cancel_often(8, 1, scene, cancel)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(2, 12))
-async def test_cancelled_at_two_hundred_places(seed: int, scene: Any, cancel: Any) -> None:
-    assert {"kept", "aborted"} <= await cancel_often(20, seed, scene, cancel)
+@pytest.mark.parametrize(("count", "seed"), either([(8, 1)], [(20, seed) for seed in range(2, 12)]))
+async def test_cancelled_anywhere(scene: Any, cancel: Any, count: int, seed: int) -> None:
+    assert {"kept", "aborted"} <= await cancel_often(count, seed, scene, cancel)
 
 
 @pytest.fixture
@@ -270,11 +266,6 @@ async def cancel_often_on_server(count: int, seed: int, cancel_on_server: Callab
     }
 
 
-async def test_cancelled_on_a_server(cancel_on_server: Any) -> None:
-    assert {"kept", "aborted"} <= await cancel_often_on_server(4, 1, cancel_on_server)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-async def test_cancelled_at_many_places_on_a_server(cancel_on_server: Any) -> None:
-    assert {"kept", "aborted"} <= await cancel_often_on_server(40, 2, cancel_on_server)
+@pytest.mark.parametrize(("count", "seed"), either([(4, 1)], [(40, 2)], 900))
+async def test_cancelled_on_a_server(cancel_on_server: Any, count: int, seed: int) -> None:
+    assert {"kept", "aborted"} <= await cancel_often_on_server(count, seed, cancel_on_server)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.io import StoredState
@@ -91,19 +93,16 @@ async def crash_at_every_moment(
     return len(run.store.history)
 
 
-@pytest.mark.parametrize(("seed", "every_version"), [(0, False), (1, True)])
-async def test_a_crash_at_any_moment(seed: int, every_version: bool, begin: Any, rescuer: Any) -> None:
+@pytest.mark.parametrize(
+    ("seed", "every_version", "mebibytes"),
+    either([(0, False, 8), (1, True, 8)], product(range(100, 130), (False, True), (24,))),
+)
+async def test_a_crash_at_any_moment(seed: int, every_version: bool, mebibytes: int, begin: Any, rescuer: Any) -> None:
     run = begin(seed, every_version=every_version)
-    moments = await crash_at_every_moment(run, rescuer, seed=seed, every_version=every_version, num_bytes=8 * MiB)
+    moments = await crash_at_every_moment(
+        run, rescuer, seed=seed, every_version=every_version, num_bytes=mebibytes * MiB
+    )
     assert moments > 40
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("every_version", [False, True])
-@pytest.mark.parametrize("seed", range(100, 130))
-async def test_a_crash_at_any_moment_of_many_runs(seed: int, every_version: bool, begin: Any, rescuer: Any) -> None:
-    run = begin(seed, every_version=every_version)
-    await crash_at_every_moment(run, rescuer, seed=seed, every_version=every_version, num_bytes=24 * MiB)
 
 
 @pytest.mark.parametrize("every_version", [False, True])
@@ -161,11 +160,8 @@ def one_row(upload_store: Any, rescuer: Any, rows_promised: Any) -> OneRow:
     return OneRow(upload_store, rescuer, rows_promised)
 
 
-async def test_ends_near_whole_mebibytes(one_row: OneRow) -> None:
-    await one_row.around_whole_mebibytes((-64, -1, 0, 1))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("start", range(-70, 70, 20))
-async def test_every_end_near_whole_mebibytes(start: int, one_row: OneRow) -> None:
-    await one_row.around_whole_mebibytes(range(start, start + 20))
+@pytest.mark.parametrize(
+    "distances", either([[-64, -1, 0, 1]], [range(start, start + 20) for start in range(-70, 70, 20)])
+)
+async def test_ends_near_whole_mebibytes(one_row: OneRow, distances: Sequence[int]) -> None:
+    await one_row.around_whole_mebibytes(distances)

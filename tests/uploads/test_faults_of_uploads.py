@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.io import ObjectSink, SinkOptions, StoredState
@@ -175,16 +176,8 @@ async def break_requests(operation: str, fault: str, times: int, s3_proxy: Any, 
     return outcome
 
 
-@pytest.mark.parametrize(("operation", "fault", "times"), QUICK)
+@pytest.mark.parametrize(("operation", "fault", "times"), either(QUICK, MATRIX))
 async def test_a_broken_request(
-    operation: str, fault: str, times: int, s3_proxy: Any, write: Any, examine: Any
-) -> None:
-    await break_requests(operation, fault, times, s3_proxy, write, examine)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("operation", "fault", "times"), MATRIX)
-async def test_every_way_to_break_a_request(
     operation: str, fault: str, times: int, s3_proxy: Any, write: Any, examine: Any
 ) -> None:
     await break_requests(operation, fault, times, s3_proxy, write, examine)

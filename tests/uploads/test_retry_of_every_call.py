@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pickle
 from collections.abc import Awaitable, Callable
@@ -71,6 +72,12 @@ CALLS: dict[str, tuple[Call, RetryPolicy]] = {
     "recover_many": (lambda how: first_result(rpq.recover_many(URL, "s3://bucket/out/", **how)), WRITING),
     "recover": (lambda how: rpq.recover("here.parquet", "s3://bucket/saved.parquet", **how), WRITING),
     "convert": (lambda how: rpq.convert("here.parquet", "s3://bucket/a.parquet", **how), WRITING),
+    "read": (lambda how: rpq.read(URL, **how), READING),
+    "scan": (lambda how: asyncio.to_thread(lambda: rpq.scan([URL], **how).arrow_schema), READING),
+    "protect": (lambda how: rpq.protect(URL, **how), READING),
+    "repair": (lambda how: rpq.repair(URL, "here.parquet", **how), READING),
+    "seal": (lambda how: rpq.seal("here.parquet", "s3://bucket/a.parquet", **how), WRITING),
+    "write": (lambda how: rpq.write(URL, {"a": [1]}, **how), WRITING),
     "create": (lambda how: entered(rpq.create(URL, **how)), WRITING),
     "create_or_resume": (lambda how: entered(rpq.create_or_resume(URL, **how)), WRITING),
     "create_dataset": (lambda how: entered(rpq.create_dataset("s3://bucket/days", **how)), WRITING),

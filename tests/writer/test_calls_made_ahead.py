@@ -12,6 +12,9 @@ import pytest
 from resilient_pq.format.pages.chunk_encoder import SideBySide
 from resilient_pq.writer.encode_pool import EncodePool
 
+#: What is tested here is what threads do.
+pytestmark = pytest.mark.usefixtures("threads_for_small_chunks")
+
 
 async def _all(ahead: EncodePool[int], count: int) -> list[int]:
     taken: list[int] = []

@@ -97,7 +97,7 @@ def test_no_function_repeats_an_option() -> None:
     repeated = [
         f"{path.relative_to(PACKAGE)}:{node.name}({argument.arg})"
         for path in PACKAGE.rglob("*.py")
-        if "cli" not in path.parts
+        if "cli" not in path.parts and path.name != "parquet_writer.py"  # which has the words of pyarrow
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)

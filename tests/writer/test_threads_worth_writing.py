@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +12,6 @@ from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 
 KiB, MiB = 1024, 1024 * 1024
 NONE, ZSTD = CompressionCodec.UNCOMPRESSED, CompressionCodec.ZSTD
-
-
-@pytest.fixture(scope="module", autouse=True)
-def as_measured(thread_counts_as_measured: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """What all other tests set aside."""
-    with thread_counts_as_measured():
-        yield
 
 
 def test_small_chunks_are_worth_one_thread() -> None:

@@ -25,6 +25,9 @@ from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.writer import file_encoder, pipeline
 
+#: What is tested here is what threads do.
+pytestmark = pytest.mark.usefixtures("threads_for_small_chunks")
+
 Look = Callable[..., Awaitable[Any]]
 
 

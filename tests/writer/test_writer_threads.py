@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ def _table(num_rows: int) -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.usefixtures("threads_for_small_chunks")
 @pytest.mark.parametrize("page_bytes", [200, 1 << 20])
 @pytest.mark.parametrize("max_threads", [2, 3, 16])
 async def test_the_bytes_are_those_of_one_thread(
@@ -45,6 +45,7 @@ async def test_the_bytes_are_those_of_one_thread(
     assert await bytes_of(store, "one") == await bytes_of(store, "several")
 
 
+@pytest.mark.usefixtures("threads_for_small_chunks")
 @pytest.mark.parametrize("max_threads", [1, 2, 4])
 async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, max_threads: int
@@ -73,23 +74,21 @@ async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
 
 
 @pytest.mark.parametrize("max_threads", [2, 4])
-async def test_small_row_groups_behind_large_ones(
-    store: MemoryStore, thread_counts_as_measured: Callable[[], AbstractContextManager[None]], max_threads: int
-) -> None:
+async def test_small_row_groups_behind_large_ones(store: MemoryStore, max_threads: int) -> None:
     """One thread is enough for them, and the others are still at work when they are closed."""
     rng = np.random.default_rng(3)
     large = pa.array([rng.bytes(1000) for _ in range(500)])
     small = pa.array([b""] * 500)
     table = pa.table({name: pa.chunked_array([large, small] * 3) for name in "abcd"})
     options = WriteOptions(max_threads=max_threads)
-    with thread_counts_as_measured():
-        async with rpq.create((store, "f"), row_group_rows=500, options=options) as writer:
-            async with asyncio.timeout(60):
-                await writer.write(table)
+    async with rpq.create((store, "f"), row_group_rows=500, options=options) as writer:
+        async with asyncio.timeout(60):
+            await writer.write(table)
     async with rpq.open((store, "f")) as file:
         assert pa.table(await file.read()).equals(table)
 
 
+@pytest.mark.usefixtures("threads_for_small_chunks")
 async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arrives(
     store: MemoryStore, is_there: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:

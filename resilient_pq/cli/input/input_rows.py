@@ -23,7 +23,7 @@ from resilient_pq.cli.input.background import in_background
 from resilient_pq.cli.input.input_stream import Decompressed, InputStream, StoppableFile, take_bytes
 from resilient_pq.cli.input.text_parser import TextOptions
 from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, read_csv, read_json_lines, read_tsv
-from resilient_pq.errors import FormatError, UnsupportedError, Where
+from resilient_pq.errors import FormatError, ResilientPQError, UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.resolve import refuse_mistyped
@@ -93,26 +93,40 @@ async def open_rows(
 ) -> AsyncIterator[InputRows]:
     """Open a file by its `form` or its ending, the URL of a Parquet file, or ``-`` for stdin."""
     ending, packed = _form_of(src, form)
-    is_url = _URL.match(src) is not None
-    if text_options is not None and ending not in _TEXT and (src != STDIN or form):
-        what, where = "it has types of its own, and options for text are given", Where(key=shown(src))
-        raise UnsupportedError(what, where=where, hint="they are for CSV, TSV and JSON lines")
-    if ending in _PARQUET or (is_url and ending not in _READERS):
+    _check_form(src, ending, form, text_options)
+    if ending in _PARQUET or (_is_url(src) and ending not in _READERS):
         opened = _open_copy_of_stdin() if src == STDIN else _open_parquet(src, storage_options)
-    elif src == STDIN or (ending in _READERS and not is_url):
+    else:
         given, waiting = text_options or TextOptions(block_bytes), block_seconds or math.inf
         given = replace(given, block_bytes=block_bytes, as_written=as_written, block_seconds=waiting)
         opened = _open_local(src, ending, packed, given)
-    else:
-        known = ", ".join([*_READERS, ".parquet"])
-        what = "only Parquet is read from URLs" if is_url else "its ending does not say its form"
-        raise UnsupportedError(
-            what,
-            where=Where(key=shown(src)),
-            hint=f"local files may end in {known}, with .gz or .zst behind them; --format says it of others",
-        )
     async with opened as rows:
         yield rows
+
+
+def _is_url(src: str) -> bool:
+    return _URL.match(src) is not None
+
+
+def _check_form(src: str, ending: str, form: str | None, text_options: TextOptions | None) -> None:
+    """Refuse what cannot be read, and options for text where there is none.
+
+    Raises:
+        UnsupportedError: It is neither a file of a known form, nor the URL of a Parquet file.
+    """
+    where = Where(key=shown(src))
+    if text_options is not None and ending not in _TEXT and (src != STDIN or form):
+        what = "it has types of its own, and options for text are given"
+        raise UnsupportedError(what, where=where, hint="they are for CSV, TSV and JSON lines")
+    is_url, is_known = _is_url(src), ending in _READERS
+    if ending in _PARQUET or src == STDIN or is_url != is_known:
+        return
+    known = ", ".join([*_READERS, ".parquet"])
+    raise UnsupportedError(
+        "only Parquet is read from URLs" if is_url else "cannot tell the format from the extension",
+        where=where,
+        hint=f"local files may end in {known}, with .gz or .zst behind them; --format says it of others",
+    )
 
 
 def _form_of(src: str, form: str | None) -> tuple[str, str]:
@@ -141,26 +155,41 @@ async def _open_local(src: str, ending: str, packed: str, text_options: TextOpti
 @asynccontextmanager
 async def _open_parquet(src: str, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
     async with rpq.open(src, storage_options=storage_options) as file, aclosing(_parquet_batches(file)) as batches:
-        yield InputRows(file.arrow_schema, batches, _metadata(file))
+        yield InputRows(file.arrow_schema, batches, metadata_of(file))
 
 
 @asynccontextmanager
 async def _open_copy_of_stdin() -> AsyncIterator[InputRows]:
     """A Parquet file, which is read from its end, from stdin."""
+    async with stdin_as_file(STDIN) as path, _open_parquet(path, None) as rows:
+        yield rows
+
+
+@asynccontextmanager
+async def stdin_as_file(src: str) -> AsyncIterator[str]:
+    """A source by its name; what comes on stdin is stored in a temporary file first, since footers are at the end."""
+    if src != STDIN:
+        yield src
+        return
     with tempfile.NamedTemporaryFile(prefix="rpq-stdin-", suffix=".parquet") as copy:
+        file = _open_file(STDIN)
 
         def copied() -> Generator[int, None, None]:
-            with _open_file(STDIN) as file:
+            with file:
                 stream = InputStream(file)
                 while piece := stream.read(MiB):
                     yield copy.write(piece)
             copy.flush()
 
-        async with aclosing(in_background(copied())) as pieces:
+        async with aclosing(in_background(copied(), file.stop)) as pieces:
             async for _ in pieces:
                 pass
-        async with _open_parquet(copy.name, None) as rows:
-            yield rows
+        try:
+            yield copy.name
+        except ResilientPQError as error:
+            if error.where.key == copy.name:
+                error.where = replace(error.where, key="stdin")
+            raise
 
 
 def _open_file(src: str) -> StoppableFile:
@@ -196,6 +225,7 @@ async def _parquet_batches(file: rpq.File) -> Batches:
             yield batch, done / file.num_rows
 
 
-def _metadata(file: rpq.File) -> dict[str, str]:
+def metadata_of(file: rpq.File) -> dict[str, str]:
+    """Key-value metadata that its user wrote."""
     pairs = file.key_value_metadata.items()
     return {key: value or "" for key, value in pairs if not key.startswith("rpq.") and key != "ARROW:schema"}

@@ -26,19 +26,32 @@ def hold_numbers() -> None:
 
 def write_text(text: str) -> None:
     """Write text to stdout as UTF-8; an OutputClosedError if nobody reads it, a StoreError if it cannot be written."""
+    if sys.stdout is not None and not hasattr(sys.stdout, "buffer"):
+        sys.stdout.write(text)
+        return
+    # A path that is not UTF-8 has surrogates, which become what JSON, too, writes for them.
+    write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to stdout; errors as of `write_text`."""
     if sys.stdout is None:
         raise StoreError("cannot write: it is closed", where=Where(key="stdout"))
     try:
-        buffer = getattr(sys.stdout, "buffer", None)
-        if buffer is None:
-            sys.stdout.write(text)
-            return
         sys.stdout.flush()
-        # A path that is not UTF-8 has surrogates, which become what JSON, too, writes for them.
-        buffer.write(text.encode("utf-8", "backslashreplace"))
-        buffer.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
     except OSError as error:
         raise cannot_write(error) from error
+
+
+class ByteOutput:
+    """stdout as a file that takes bytes."""
+
+    def write(self, data: bytes) -> int:
+        """Write all of them."""
+        write_bytes(data)
+        return len(data)
 
 
 def cannot_write(error: OSError) -> OutputClosedError | StoreError:

@@ -84,6 +84,18 @@ def show_recovery(output: Output, report: Report) -> None:
     output.document(report.to_json())
 
 
+def show_seal(output: Output, report: Report) -> None:
+    """Print the report of a seal, and the commands to run next."""
+    what = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+    output.line(report.outcome, f"{what}; every page was decoded, and has a checksum")
+    if report.kept is not None and report.kept.output is not None:
+        output.line("written", report.kept.output)
+    for note in report.notes:
+        output.note(note)
+    output.next(*report.next)
+    output.document(report.to_json())
+
+
 def show_run_summary(output: Output, summary: RunSummary) -> None:
     """Print the number of files of each outcome, and the worst files."""
     worst = summary.worst[:MAX_LISTED]

@@ -50,10 +50,11 @@ def _zoned(table: Table) -> list[str]:
 
 def json_lines(table: Table) -> str:
     """A JSON object per line."""
-    return "".join(f"{_json(record)}\n" for record in records_of(table))
+    return "".join(f"{json_text(record)}\n" for record in records_of(table))
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """A value as JSON."""
     try:
         return _ENCODER.encode(value)
     except ValueError:  # NaN or an infinity somewhere in it
@@ -79,7 +80,7 @@ def _csv(rows: Sequence[Sequence[Any]]) -> str:
 def _cell(value: Any) -> Any:
     match value:
         case bool() | dict() | list():
-            return _json(value)
+            return json_text(value)
         case None | str() | int() | float():
             return value
     return _text(value)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from rich.text import Text
 from resilient_pq.bulk.file_result import FileError
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.ledger.terminal import ledger_map
+from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.output_streams import OutputClosedError, console, is_terminal, write_note, write_text
 from resilient_pq.cli.output.progress_bar import LABEL_WIDTH, Meter, NoBar, ProgressBar
 from resilient_pq.cli.output.wording import printable
@@ -34,7 +35,7 @@ _FIRST_OF_LINE = "\r\x1b[K"
 _SHOW_CURSOR = "\x1b[?25h"
 
 _STYLES = {
-    "bold green": ("sound", "kept", "protected", "repairable", "written", "ok", "completed"),
+    "bold green": ("sound", "kept", "protected", "repairable", "written", "ok", "completed", "sealed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
     "bold yellow": (
         "unfinished",
@@ -69,16 +70,30 @@ class Output:
         self.as_lines = False
         self._out = console(sys.stdout)
         self._err = console(sys.stderr, stderr=True)
+        self._made: str | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+        return self._out.width
 
     # -- the result ------------------------------------------------------------------------------
 
     def line(self, label: str, text: str) -> None:
         """Print a line of the result: its label, and its text."""
         if not self.as_json:
-            _print(self._out, label, text)
+            _print(self._out, label, text if self._made is None else text.replace(self._made, "stdout"))
+
+    @contextmanager
+    def off_stdout(self, made: str | None = None) -> Iterator[None]:
+        """Print results on stderr, where stdout gets something else, such as the file that is `made` in a folder."""
+        self._out, self._made = self._err, made
+        yield
 
     def next(self, *commands: Sequence[str]) -> None:
         """Print the commands to run next."""
+        if self._made is not None:
+            return
         for command in commands:
             self.line("next", shell_line(command))
         if commands and not self.as_json:
@@ -157,7 +172,7 @@ class Output:
         place = str(error.where)
         _print(self._err, "error", f"{error.message} (at {place})" if place else error.message)
         if error.hint:
-            _print(self._err, "hint", error.hint)
+            _print(self._err, "hint", wording.as_options(error.hint))
         notes = list(getattr(error, "__notes__", ()))  # of a writer: the stored rows, and the command that saves them
         for note in notes:
             self.note(note)

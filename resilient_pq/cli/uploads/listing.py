@@ -52,7 +52,7 @@ async def _list(output: Output, url: str, older_than: timedelta | None, log: str
         old = "" if older_than is None else f" since {upload_text.age(older_than)} or longer"
         output.line("nothing", f"no upload is open{old} below {shown(url)}")
     following = [
-        output.reached.command(("rpq", "uploads", "resume-info", upload.url, "--upload-id", upload.upload_id))
+        output.reached.command(("rpq", "uploads", "show", upload.url, "--upload-id", upload.upload_id))
         for upload in found[:1]
     ]
     uploads = [upload_text.as_json(upload) for upload in found]

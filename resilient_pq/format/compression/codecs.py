@@ -16,7 +16,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from resilient_pq import memory_pool
-from resilient_pq.errors import CodecUnavailableError, EncodingError, SchemaError, UnsupportedError
+from resilient_pq.errors import CodecUnavailableError, EncodingError, OptionError, UnsupportedError
 from resilient_pq.format.compression import zstd_frames
 from resilient_pq.format.compression.hadoop_codecs import (
     lz4_block_decompress_into,
@@ -134,7 +134,7 @@ def codec_named(name: str | None) -> CompressionCodec:
         names = (CompressionCodec(row).name.lower() for row, known in CODECS.items() if known.compress)
         written = ", ".join(["none", *names])
         problem = "unknown compression" if codec is None else "files are not written with compression"
-        raise SchemaError(f"{problem} {name!r}", hint=f"one of: {written}")
+        raise OptionError(f"{problem} {name!r}", hint=f"one of: {written}")
     return codec
 
 
@@ -144,10 +144,10 @@ def check_level(codec: CompressionCodec, level: int | None) -> int:
     if level is None or known is None:
         return known.default_level if known else 0
     if known.levels is None:
-        raise SchemaError(f"{codec.name.lower()} has no compression levels", hint="leave compression_level out")
+        raise OptionError(f"{codec.name.lower()} has no compression levels", hint="leave compression_level out")
     lowest, highest = known.levels
     if not lowest <= level <= highest:
-        raise SchemaError(f"compression_level {level} is out of range for {codec.name.lower()}: {lowest} to {highest}")
+        raise OptionError(f"compression_level {level} is out of range for {codec.name.lower()}: {lowest} to {highest}")
     return level
 
 

@@ -17,6 +17,7 @@ May import the errors and NumPy, nothing else of ours.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -30,6 +31,12 @@ from resilient_pq.format.kernels.reference import StructField as StructField
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 
+_NOT_COMPILED: Final = (
+    "resilient_pq has no compiled kernels, so that reading and writing take many times as long: install it again where"
+    " a C compiler is at hand, or set RESILIENT_PQ_KERNELS=reference to use NumPy without this warning"
+)
+
+
 def _choose(wanted: str) -> list[ModuleType]:
     """The compiled modules that the environment asks for; a kernel is taken from the first that has it."""
     if wanted not in ("auto", "native", "baseline", "reference"):
@@ -40,6 +47,7 @@ def _choose(wanted: str) -> list[ModuleType]:
         chosen = [import_module(f"{__name__}._native")]
     except ImportError as error:
         if wanted == "auto":
+            warnings.warn(_NOT_COMPILED, RuntimeWarning, stacklevel=2)
             return []
         raise ImportError(
             f"RESILIENT_PQ_KERNELS={wanted}, but the compiled kernels cannot be imported: install resilient_pq"
@@ -62,6 +70,12 @@ def _kernel(definition: _Kernel) -> _Kernel:
 
 active: Final[str] = "native" if _chosen else "reference"
 """Which kernels are used, ``native`` or ``reference``."""
+
+
+def described() -> str:
+    """The kernels that are used, for people: ``native, avx2``, ``native`` or ``numpy``."""
+    return ", ".join(["native", *["avx2"] * (len(_chosen) > 1)]) if _chosen else "numpy"
+
 
 StructReader = _kernel(reference.StructReader)
 bloom_contains = _kernel(reference.bloom_contains)

@@ -128,13 +128,9 @@ class S3Client:
                 answer = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
                 return answer
         except Exception as error:
-            if isinstance(error, StoreError | UnsupportedError):
-                raise
-            ours = from_s3_error(error, bucket=bucket, url=url, doing=operation)
+            ours = _error_of_ours(error, operation, url, bucket, sent=pieces is None or pieces.handed_over)
             if ours is None:
                 raise
-            if isinstance(ours, StoreError) and pieces is not None and not pieces.handed_over:
-                ours.undecided = False
             raise ours from error if code_of(error) else cause_to_show(error)
 
     async def _get(self, gets: S3Gets, filesystem: Any, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -184,6 +180,16 @@ class S3Client:
                 )
                 self._filesystem, self._loop = filesystem, loop
         return self._filesystem
+
+
+def _error_of_ours(error: Exception, operation: str, url: str, bucket: str, *, sent: bool) -> Exception | None:
+    """What to raise for an error of the client; None where it is to be raised as it is."""
+    if isinstance(error, StoreError | UnsupportedError):
+        return None
+    ours = from_s3_error(error, bucket=bucket, url=url, doing=operation)
+    if isinstance(ours, StoreError) and not sent:
+        ours.undecided = False
+    return ours
 
 
 def _filesystem(options: Mapping[str, Any], progress_seconds: float | None) -> Any:

@@ -60,7 +60,7 @@ class Renewal:
         self, error: StoreError, used: Any, in_words: Callable[[], Awaitable[StoreError | None]]
     ) -> StoreError | None:
         """What to raise for a request that was refused; None where it is to be sent once more, by other credentials."""
-        told = error if _is_of_credentials(error) else None
+        told = _of_credentials(error)
         if told is None and not await self._may_have_expired(error, used):
             return error
         async with self._looking:
@@ -68,21 +68,12 @@ class Renewal:
                 return None
             if await self._renewed(used):
                 return None
-            if told is None:
-                refused = await in_words()
-                told = refused if refused is not None and _is_of_credentials(refused) else None
+            told = told or _of_credentials(await in_words())
             if told is None:
                 self._looked_up_at = self._clock()
         if told is None or not (self._granted or code_of(told) in _EXPIRED):
             return error
-        expired = CredentialsExpiredError(
-            told.message,
-            where=error.where,
-            hint="nothing newer was found in the environment, the profile or the credential process",
-        )
-        expired.status = error.status
-        expired.__cause__ = told.__cause__
-        return expired
+        return _expired(told, error)
 
     async def _may_have_expired(self, error: StoreError, used: Any) -> bool:
         """Whether credentials that do expire were refused without a word why."""
@@ -107,9 +98,23 @@ class Renewal:
         return True
 
 
-def _is_of_credentials(error: StoreError) -> bool:
-    """Whether an error is about the credentials, so that others may be accepted."""
-    return code_of(error) in _EXPIRED | _UNKNOWN or isinstance(error.__cause__, CredentialRetrievalError)
+def _of_credentials(error: StoreError | None) -> StoreError | None:
+    """The error where it is about the credentials, so that others may be accepted; else None."""
+    if error is None or code_of(error) in _EXPIRED | _UNKNOWN:
+        return error
+    return error if isinstance(error.__cause__, CredentialRetrievalError) else None
+
+
+def _expired(told: StoreError, error: StoreError) -> CredentialsExpiredError:
+    """What to raise for a request that was refused since credentials expired, as the store told it in words."""
+    expired = CredentialsExpiredError(
+        told.message,
+        where=error.where,
+        hint="nothing newer was found in the environment, the profile or the credential process",
+    )
+    expired.status = error.status
+    expired.__cause__ = told.__cause__
+    return expired
 
 
 async def _frozen(credentials: Any) -> tuple[str, str, str | None] | None:

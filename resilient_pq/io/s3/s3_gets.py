@@ -115,21 +115,16 @@ class S3Gets:
         if not prepared:
             return None
         request = prepared[-1]  # it may have been redirected to another region
-        url, encoded = str(request.url), percent_encode(key, safe="/~")
-        if "?" in url or not url.endswith(f"/{encoded}"):
-            return None
-        base = url[: -len(encoded)]
         headers = {name.lower(): _text(value) for name, value in request.headers.items()}
-        same = {name: value for name, value in headers.items() if name not in _OF_ONE_REQUEST}
-        known = _BucketRequest(base, _host_of(base), urlsplit(base).path, same, None, "")
-        if "authorization" not in headers:
+        known = _unsigned(str(request.url), headers, key)
+        if known is None or "authorization" not in headers:
             return known
         match = _AUTHORIZATION.fullmatch(headers["authorization"])
-        if match is None or self._signer._credentials is None or "x-amz-content-sha256" not in same:
+        if match is None or self._signer._credentials is None or "x-amz-content-sha256" not in known.headers:
             return None
         if match["key"] != (await self._signer._credentials.get_frozen_credentials()).access_key:
             return None
-        known.signed, known.region = frozenset(match["signed"].split(";")) & frozenset(same), match["region"]
+        known.signed, known.region = frozenset(match["signed"].split(";")) & frozenset(known.headers), match["region"]
         return known
 
     async def _request(self, known: _BucketRequest, parameters: Mapping[str, Any]) -> SimpleNamespace:
@@ -158,6 +153,16 @@ class S3Gets:
             body=None,
             stream_output=True,
         )
+
+
+def _unsigned(url: str, headers: Mapping[str, str], key: str) -> _BucketRequest | None:
+    """What requests for objects of a bucket share, by that for a key; None where the URL does not end with the key."""
+    encoded = percent_encode(key, safe="/~")
+    if "?" in url or not url.endswith(f"/{encoded}"):
+        return None
+    base = url[: -len(encoded)]
+    same = {name: value for name, value in headers.items() if name not in _OF_ONE_REQUEST}
+    return _BucketRequest(base, _host_of(base), urlsplit(base).path, same, None, "")
 
 
 class _Stream:

@@ -244,20 +244,16 @@ class S3Parts(S3Objects):
         arrived: Callable[[], Awaitable[Part | None]] | None = None,
     ) -> Part:
         """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet."""
-        adrift, last, to_ask = 0, 0.0, False
-        loop = asyncio.get_running_loop()
+        adrift, last, to_ask, loop = 0, 0.0, False, asyncio.get_running_loop()
 
         async def wait_for_part(waits: Sequence[int]) -> Part | None:
             """The part, if the store lists it by now; then one attempt fewer is unanswered."""
             nonlocal adrift, to_ask
             assert arrived is not None
             to_ask = True  # if the store does not answer now
-            policy = self._attempts.policy
-            unit = min(policy.base_delay, _SHARE_ASKED * policy.seconds / sum(_ASKED_AGAIN))
-            for factor in waits:
-                await asyncio.sleep(factor * unit)
-                part = await arrived()
-                if part is not None:
+            for seconds in _pauses(self._attempts.policy, waits):
+                await asyncio.sleep(seconds)
+                if (part := await arrived()) is not None:
                     adrift -= 1
                     return part
             to_ask = False
@@ -276,6 +272,15 @@ class S3Parts(S3Objects):
                 error.undecided = True
                 raise
 
+        async def look_for(error: StoreError) -> Part | None:
+            """The part of an attempt that may have arrived; None where it is not there, or the store does not say."""
+            if arrived is not None:
+                # A store that says itself that it failed does not go on.
+                return await find_part(_ASKED_AGAIN[: 1 if status_of(error) == 500 else None])
+            if status_of(error) == 500 and adrift == 1:
+                await self._refuse_gone(key, upload_id)
+            return None
+
         async def attempt() -> Part:
             nonlocal adrift, last
             if to_ask and (part := await find_part()) is not None:
@@ -285,13 +290,8 @@ class S3Parts(S3Objects):
             except StoreError as error:
                 if error.undecided:
                     adrift, last = adrift + 1, loop.time()
-                    if arrived is None and status_of(error) == 500 and adrift == 1:
-                        await self._refuse_gone(key, upload_id)
-                    elif arrived is not None:
-                        # A store that says itself that it failed does not go on.
-                        part = await find_part(_ASKED_AGAIN[: 1 if status_of(error) == 500 else None])
-                        if part is not None:
-                            return part
+                    if (part := await look_for(error)) is not None:
+                        return part
                 error.undecided = adrift > 0
                 raise
 
@@ -363,3 +363,9 @@ class S3Parts(S3Objects):
             if following in ({}, markers):
                 raise StoreError("the listing of uploads ends before its end", where=self._where(f"{bucket}/{prefix}"))
             markers = following
+
+
+def _pauses(policy: RetryPolicy, waits: Sequence[int]) -> list[float]:
+    """Seconds before each time that a store is asked for a part."""
+    unit = min(policy.base_delay, _SHARE_ASKED * policy.seconds / sum(_ASKED_AGAIN))
+    return [factor * unit for factor in waits]

@@ -7,7 +7,13 @@ from contextlib import aclosing
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, UnsupportedError, WriterClosedError
 from resilient_pq.io.object_sink import SinkOptions, StoredState
 from resilient_pq.io.protocols import WriteStore
+from resilient_pq.io.stored_object import ListedObject
 from resilient_pq.io.testing.read_contract import DATA, ReadContract, raises, read_all
+
+
+async def _listed(store: WriteStore, folder: str) -> dict[str, ListedObject]:
+    async with aclosing(store.list_objects(folder)) as pages:
+        return {found.name: found async for page in pages for found in page}
 
 
 class StoreContract(ReadContract):
@@ -63,14 +69,12 @@ class StoreContract(ReadContract):
         for folder in (prefix + "folder", prefix + "folder/"):
             assert await store.list_names(folder) == sorted(names)
         assert await store.list_names(prefix + "folder/deep") == ["er/köln", "er/x=1&y"]
-        async with aclosing(store.list_objects(prefix + "folder")) as pages:
-            listed = {found.name: found async for page in pages for found in page}
+        listed = await _listed(store, prefix + "folder")
         assert sorted(listed) == sorted(names)
         assert {found.size for found in listed.values()} == {1}
         first = listed["a"]
         await store.put(f"{prefix}folder/a", b"12")
-        async with aclosing(store.list_objects(prefix + "folder")) as pages:
-            listed = {found.name: found async for page in pages for found in page}
+        listed = await _listed(store, prefix + "folder")
         assert listed["a"] != first and listed["a"].size == 2, "a listing tells versions apart"
         await store.delete(f"{prefix}folder/a")
         assert await store.list_names(prefix + "folder") == sorted(names[1:])

@@ -266,14 +266,18 @@ class MultipartSink(ObjectSink):
         except (StoreError, TimeoutError) as error:
             log.warning("%s: left, though it holds no more than the object: %s", self.describe(), error)
 
+    def _how_to_remove(self) -> str | None:
+        """What removes an upload that stays; None where there is none."""
+        if self.upload_id is None:
+            return None
+        return f"remove it later: {drop_command(self._store, self._key, self.upload_id)}"
+
     async def _remove(self) -> None:
         self._sender.failure = self._sender.failure or WriterClosedError(
             "the upload was aborted", where=self._sender.where
         )
         await self._sender.settle()
-        hint = None
-        if self.upload_id is not None:
-            hint = f"remove it later: {drop_command(self._store, self._key, self.upload_id)}"
+        hint = self._how_to_remove()
         try:
             async with asyncio.timeout(GRACE_SECONDS):
                 if self._sender.lease is not None:

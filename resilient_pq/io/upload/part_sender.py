@@ -254,7 +254,7 @@ class PartSender:
                 hint=f"look at it; to replace it all the same: {self.rescue_command()}",
             )
         self.is_gone = True
-        look = upload_command(self._store, "resume-info", self._key)
+        look = upload_command(self._store, "show", self._key)
         return WriterFencedError(
             f"the upload {self.upload_id} was completed or aborted by somebody else",
             where=error.where.merged_with(self.where),

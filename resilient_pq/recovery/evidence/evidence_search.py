@@ -92,7 +92,8 @@ def _describe_broken_footer(known: Reconstruction) -> list[Finding]:
     start = candidates.last.end if candidates is not None and candidates.last is not None else 0
     findings = [Finding(kind, error.message, error.where, start, size)]
     if known.identity is not None and known.identity.name not in _NO_NEWS and not known.row_groups:
-        findings.insert(0, Finding(Damage.FOREIGN, known.identity.sentence, Where(offset=0), 0, size))
+        named = Finding(Damage.FOREIGN, known.identity.sentence, Where(offset=0), 0, size)
+        findings = [named, *findings] if size else [named]  # of no bytes both say the same
     for region in find_gaps(known.row_groups):
         findings.append(Finding(region.damage, region.reason, region.where, region.start, region.end))
     for gap in () if candidates is None else candidates.unaccounted:

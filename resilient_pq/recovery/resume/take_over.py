@@ -243,7 +243,7 @@ def _checked_id(contents: Contents | FormatError, expected: str | None) -> str |
     if expected is not None and file_id is not None and file_id != expected:
         raise RecoveryError(
             "what was left is another file than that of its epoch object",
-            hint="see what is there: rpq uploads resume-info",
+            hint="see what is there: rpq uploads show",
         )
     return file_id
 

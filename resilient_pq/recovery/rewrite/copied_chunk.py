@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, signed
+from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import (
     ColumnIndex,
     ColumnMetaData,
@@ -16,7 +17,7 @@ from resilient_pq.format.file_metadata import (
 )
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
-from resilient_pq.format.pages.page import Page, pages_of
+from resilient_pq.format.pages.page import Page, check_crc, pages_of
 from resilient_pq.format.pages.page_sums import sums_of
 
 #: Those that there are: others come of a damaged footer.
@@ -66,6 +67,43 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
         digest=digest,
         page_sums=sums,
     )
+
+
+def sealed_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> EncodedChunk:
+    """The chunk with a CRC32 in the header of each page; the bytes of pages stay, and the index if it fits them."""
+    parts: list[bytes | memoryview] = []
+    places: dict[tuple[int, int], PageLocation] = {}
+    at = growth = 0
+    for page in pages_of(data, 0, chunk.num_values_to_read):
+        header: bytes | memoryview = page.header_bytes
+        if not check_crc(page, zero_is_none=chunk.quirks.zero_crc_is_none):
+            header = compact_protocol.encode(replace(page.header, crc=signed(crc32(page.body))))
+        parts += [header, page.body]
+        size = len(header) + len(page.body)
+        if page.header.type in _DATA_PAGES:
+            places[chunk.range.start + page.offset, page.end - page.offset] = PageLocation(
+                chunk.range.start + at, size, 0
+            )
+        at += size
+        growth += len(header) - len(page.header_bytes)
+    index = None if derived.offset_index is None else _renamed(derived.offset_index, places)
+    size = chunk.metadata.total_uncompressed_size + growth
+    metadata = replace(chunk.metadata, total_uncompressed_size=size)
+    moved = replace(derived, offset_index=index, column_index=None if index is None else derived.column_index)
+    return copied_chunk(replace(chunk, metadata=metadata), memoryview(b"".join(parts)), moved)
+
+
+def _renamed(index: OffsetIndex, places: Mapping[tuple[int, int], PageLocation]) -> OffsetIndex | None:
+    """The index with the new places of pages, by the old ones and their sizes; None where it names others."""
+    found = [places.get((page.offset, page.compressed_page_size)) for page in index.page_locations]
+    locations = [
+        replace(place, first_row_index=page.first_row_index)
+        for place, page in zip(found, index.page_locations, strict=True)
+        if place is not None
+    ]
+    if len(locations) != len(found) or [place.offset for place in locations] != [p.offset for p in places.values()]:
+        return None
+    return replace(index, page_locations=locations)
 
 
 def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData:

@@ -81,10 +81,15 @@ class Draft:
         self._row_groups.append((num_rows, self._chunks))
         self._chunks = []
 
-    async def finish(self, extra: dict[str, str], num_rows: int) -> None:
+    async def checkpoint_if_due(self, num_bytes: int) -> None:
+        """Push a checkpoint behind so many bytes without one."""
+        if self._layout.offset - self._layout.checkpoint_end > num_bytes + 10 * self._layout.next_checkpoint_bytes:
+            await self._push(await off_loop(len(self._layout.row_groups), self._layout.checkpoint))
+
+    async def finish(self, extra: dict[str, str], num_rows: int, state: FileState = FileState.SALVAGED) -> None:
         """Push the last bytes of the file, and open it."""
         num_chunks = len(self._layout.row_groups) * len(self._layout.schema.leaves)
-        buffers = await off_loop(num_chunks, partial(self._layout.finish, state=FileState.SALVAGED, extra=extra))
+        buffers = await off_loop(num_chunks, partial(self._layout.finish, state=state, extra=extra))
         await self._push(buffers)
         await off_loop(num_chunks, self._check_footer, buffers, num_rows)
 

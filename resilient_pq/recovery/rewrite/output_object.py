@@ -203,7 +203,8 @@ async def _lay(
     if from_start:
         await draft.start()
     scanner = PageScanner(source, output.verification.options, contents)
-    rewriter = RowGroupRewriter(source, contents, scanner, output.reconstruction.positions)
+    seen = output.verification.seen
+    rewriter = RowGroupRewriter(source, contents, scanner, output.reconstruction.positions, seen)
     copied = 0
     for row_group in row_groups:
         leaves = iter(contents.schema.leaves)

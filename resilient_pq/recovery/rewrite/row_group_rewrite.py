@@ -7,7 +7,7 @@ other row groups that lost values, what is salvaged is decoded and encoded again
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from resilient_pq.checksum import crc32
 from resilient_pq.damage.chunk_salvage import SalvagedChunk
@@ -27,6 +27,7 @@ from resilient_pq.reader.filter import index_ranges
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
+from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.writer.file_layout import has_dictionary
 
@@ -35,13 +36,19 @@ class RowGroupRewriter:
     """Takes row groups over from a damaged file."""
 
     def __init__(
-        self, source: DamagedObject, contents: Contents, scanner: PageScanner, positions: dict[int, int]
+        self,
+        source: DamagedObject,
+        contents: Contents,
+        scanner: PageScanner,
+        positions: dict[int, int],
+        seen: Mapping[tuple[int, int], PagesSeen],
     ) -> None:
-        """Prepare to take over."""
+        """Prepare to take over; `seen` are the pages of sound chunks, as of `Verification`."""
         self._source = source
         self._contents = contents
         self._scanner = scanner
         self._positions = positions
+        self._seen = seen
 
     async def chunks(
         self, outcome: RowGroupOutcome, leaves: Sequence[Leaf], salvaged: Sequence[SalvagedChunk | None] | None = None
@@ -78,8 +85,24 @@ class RowGroupRewriter:
 
     async def _copied(self, outcome: RowGroupOutcome, chunk: ChunkRead) -> EncodedChunk:
         derived = await self._derived(outcome, chunk)
-        data = await _read_again(self._source, chunk)
+        data = await self.read_again(outcome, chunk)
         return await asyncio.to_thread(copied_chunk, chunk, data, derived)
+
+    async def read_again(self, outcome: RowGroupOutcome, chunk: ChunkRead) -> memoryview:
+        """The bytes of a chunk that was examined before, held against its checksums: it gets new ones from them."""
+        position = self._positions.get(outcome.located.ordinal, -1)
+        crc = self._seen.get((position, chunk.leaf.ordinal), PagesSeen()).crc
+        for again in (False, True):
+            data = await self._source.read(chunk.range, again=again)
+            try:
+                await asyncio.to_thread(verify_chunk, chunk, data)
+            except FormatError as error:
+                if again:
+                    raise _changed(chunk) from error
+            else:
+                if crc is None or await asyncio.to_thread(crc32, data) == crc:
+                    return data
+        raise _changed(chunk)
 
     async def _derived(self, outcome: RowGroupOutcome, chunk: ChunkRead) -> Derived:
         """The chunk's indexes and bloom filter, as far as their checksums hold."""
@@ -114,18 +137,8 @@ class RowGroupRewriter:
         return None
 
 
-async def _read_again(source: DamagedObject, chunk: ChunkRead) -> memoryview:
-    """The bytes of a chunk that was examined before, held against its checksums: it gets new ones from them."""
-    for again in (False, True):
-        data = await source.read(chunk.range, again=again)
-        try:
-            await asyncio.to_thread(verify_chunk, chunk, data)
-        except FormatError as error:
-            if again:
-                raise TransientError("a column chunk was whole before, and is not now", where=chunk.where) from error
-        else:
-            break
-    return data
+def _changed(chunk: ChunkRead) -> TransientError:
+    return TransientError("a column chunk was whole before, and is not now", where=chunk.where)
 
 
 def _options_like(leaf: Leaf, salvaged: SalvagedChunk | None) -> ChunkOptions:

@@ -129,7 +129,11 @@ class _Batches:
         self._first_rows = row_numbers(output.reconstruction.row_groups, output.verification.scanned).first
         self._scanner = PageScanner(output.reconstruction.source, output.verification.options, contents)
         self._rewriter = RowGroupRewriter(
-            output.reconstruction.source, contents, self._scanner, output.reconstruction.positions
+            output.reconstruction.source,
+            contents,
+            self._scanner,
+            output.reconstruction.positions,
+            output.verification.seen,
         )
 
     async def publish(self, batch: Sequence[_ColumnOutput]) -> None:

@@ -207,7 +207,7 @@ async def _condition(store: MultipartStore, key: str, *, overwrite: bool) -> _Co
     if there is not None and not overwrite:
         raise AlreadyExistsError(
             f"there is an object of {there.size:,} bytes already",
-            hint="look at both with rpq uploads resume-info; --overwrite (overwrite=True) replaces the object",
+            hint="look at both with rpq uploads show; --overwrite (overwrite=True) replaces the object",
         )
     return _Condition(there is None, None if there is None else there.etag)
 
@@ -280,7 +280,7 @@ class _Completion:
             except UnsupportedError:  # the store knows no conditions: what it said a moment ago must do
                 return await self.store.complete_upload(self.key, self.upload_id, parts)
         except asyncio.CancelledError as error:
-            telling = shell_line(["rpq", "uploads", "resume-info", self.url, *self.store.command_arguments])
+            telling = shell_line(["rpq", "uploads", "show", self.url, *self.store.command_arguments])
             error.add_note(f"the upload may be completed already: {telling}")
             raise
         except (NotFoundError, AlreadyExistsError, AccessDeniedError, PreconditionError):

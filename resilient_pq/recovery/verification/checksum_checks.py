@@ -95,20 +95,30 @@ def _contradictions(stated: Stated, data: LeafData) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class PagesSeen:
-    """How many pages of sound chunks a checksum covers, and how many without one were decoded."""
+    """The pages of a chunk that is sound.
+
+    Attributes:
+        verified: How many a checksum covers.
+        decoded: How many have none and were decoded.
+        sealed: Whether each has a CRC32 of its own, and its place is proven, too.
+        crc: CRC32 of the bytes that were decoded, where pages have none; they are read again when they are copied.
+    """
 
     verified: int = 0
     decoded: int = 0
+    sealed: bool = False
+    crc: int | None = None
 
 
 def pages_seen(chunk: ChunkRead, data: memoryview) -> PagesSeen:
     """The pages of a chunk that is sound."""
     stored = stored_crcs(data, chunk.range.start, chunk.num_values_to_read)
     sums = ChunkSums.of(chunk.metadata)
-    if sums is not None and sums.chunk is not None:
-        return PagesSeen(len(stored))
     verified = int(np.count_nonzero(stored >= (1 if chunk.quirks.zero_crc_is_none else 0)))
-    return PagesSeen(verified, len(stored) - verified)
+    decoded = len(stored) - verified
+    if sums is not None and sums.chunk is not None:
+        return PagesSeen(len(stored), 0, not decoded and not (needs_hashes(chunk.metadata.codec) and not sums.xxh3))
+    return PagesSeen(verified, decoded, crc=crc32(data) if decoded else None)
 
 
 def _unverified(chunk: ChunkRead, error: ResilientPQError) -> Finding:

@@ -126,7 +126,8 @@ def _describe_chunk(
     counted = num_rows if num_rows is not None else found or 0
     metadata, place = _metadata(chunk, leaf, codec, end), ByteRange(chunk.start, end)
     read = ChunkRead(ordinal, leaf, metadata, place, counted, quirks=quirks)
-    return LocatedChunk(read, PageHints(tuple(_page_hints(chunk.pages, leaf)), complete, unproven=chunk.unproven))
+    hints = PageHints(tuple(_page_hints(chunk.pages, leaf)), complete, unproven=chunk.unproven, counted=True)
+    return LocatedChunk(read, hints)
 
 
 def _page_hints(pages: Sequence[ChainedPage], leaf: Leaf) -> list[PageHint]:

@@ -1,4 +1,4 @@
-"""`rpq uploads resume-info`: what is there of an object whose writer did not finish."""
+"""`rpq uploads show`: what is there of an object whose writer did not finish."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from resilient_pq.cli.shared_options import Log, UploadId, Url
 from resilient_pq.cli.uploads import upload_text
 from resilient_pq.shell_commands import command
 
-NAME = "uploads resume-info"
+NAME = "uploads show"
 EPILOG = epilog(
     "there is an upload, or an object",
     "the FILE of --log is no log",
-    "rpq uploads resume-info s3://bucket/day.parquet",
-    "rpq uploads resume-info s3://bucket/day.parquet --log day.log --json",
+    "rpq uploads show s3://bucket/day.parquet",
+    "rpq uploads show s3://bucket/day.parquet --log day.log --json",
     nothing="there is neither an upload nor an object",
 )
 
 
-@verb(NAME)
-def uploads_resume_info(
+def show(
     run: RunWork,
     url: Url,
     upload_id: UploadId = None,
@@ -36,6 +35,11 @@ def uploads_resume_info(
     read, and nothing changed.
     """
     return run(lambda output: _resume_info(output, url, upload_id, log), [url])
+
+
+uploads_show = verb(NAME)(show)
+#: By the name that it had before.
+uploads_resume_info = verb("uploads resume-info")(show)
 
 
 async def _resume_info(output: Output, url: str, upload_id: str | None, log: str | None) -> int:

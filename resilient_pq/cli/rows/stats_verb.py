@@ -1,0 +1,114 @@
+"""`rpq stats`: what footers say of each column."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import resilient_pq as rpq
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.inspect.footer_facts import ColumnFacts, columns_of
+from resilient_pq.cli.output import text_rows, wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.rows.row_source import Sources, open_each
+from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.errors import Where, located
+
+NAME = "stats"
+EPILOG = epilog(
+    "the table is printed",
+    "the footer of a file is missing or damaged",
+    "rpq stats flights.parquet",
+    "rpq stats s3://bucket/flights/ --json",
+)
+
+
+@dataclass
+class _Column:
+    """One column of all files; `bounds` is None where a part of it has none."""
+
+    facts: list[ColumnFacts] = field(default_factory=list)
+    bounds: list[tuple[Any, Any]] | None = field(default_factory=list)
+
+    def add(self, file: rpq.File, facts: ColumnFacts) -> None:
+        """Count the column of a file."""
+        self.facts.append(facts)
+        for row_group in range(file.num_row_groups):
+            known = file.statistics(row_group, facts.name)
+            if self.bounds is None or known.all_null or not file.metadata.row_groups[row_group].num_rows:
+                continue
+            unknown = known.min is None or known.max is None
+            self.bounds = None if unknown else [*self.bounds, (known.min, known.max)]
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(each, name) for each in self.facts)
+
+    def _names(self, name: str) -> list[str]:
+        return list(dict.fromkeys(chain.from_iterable(getattr(each, name) for each in self.facts)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As the document has it."""
+        first, nulls = self.facts[0], [each.nulls for each in self.facts]
+        size, uncompressed = self._sum("num_bytes"), self._sum("uncompressed")
+        lows, highs = zip(*self.bounds, strict=True) if self.bounds else ([None], [None])
+        return {
+            "name": first.name,
+            "type": first.type,
+            "nulls": None if None in nulls else self._sum("nulls"),
+            "min": text_rows.plain(min(lows)),
+            "max": text_rows.plain(max(highs)),
+            "encodings": self._names("encodings"),
+            "codecs": self._names("codecs"),
+            "num_bytes": size,
+            "uncompressed": uncompressed,
+            "ratio": round(uncompressed / size, 2) if size else None,
+        }
+
+
+@verb(NAME)
+def stats(run: RunWork, urls: Sources) -> int:
+    """Show type, nulls, bounds, encodings and size of each column.
+
+    Only footers are read: bounds are those that their writers stored, and ? is what they did not. Several files are
+    taken together.
+    """
+
+    async def work(output: Output) -> int:
+        columns: dict[tuple[str, str], _Column] = {}
+        num_files = num_rows = 0
+        async with aclosing(open_each(output, urls)) as files:
+            async for file in files:
+                num_files, num_rows = num_files + 1, num_rows + file.num_rows
+                with located(Where(key=file.url)):
+                    for facts in columns_of(file.contents):
+                        columns.setdefault((facts.name, facts.type), _Column()).add(file, facts)
+        found = [column.to_json() for column in columns.values()]
+        output.line("rows", f"{num_rows:,} in {wording.counted(num_files, 'file')}")
+        output.table(
+            ("column", "type", "nulls", "min", "max"),
+            [[each["name"], each["type"], *_short(each, "nulls", "min", "max")] for each in found],
+            left=2,
+        )
+        output.block("")
+        output.table(
+            ("column", "size", "ratio", "codec", "encodings"),
+            [
+                [each["name"], wording.in_bytes(each["num_bytes"]), *_short(each, "ratio"), *_names(each)]
+                for each in found
+            ],
+            last_left=True,
+        )
+        output.finish("read", rows=num_rows, url=output.url, files=num_files, columns=found)
+        return ExitCode.SOUND
+
+    return run(work, urls)
+
+
+def _short(column: dict[str, Any], *names: str) -> list[str]:
+    return [wording.shortened(column[name], at_most=20) for name in names]
+
+
+def _names(column: dict[str, Any]) -> list[str]:
+    return [", ".join(column[name]) for name in ("codecs", "encodings")]

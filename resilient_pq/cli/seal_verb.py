@@ -1,0 +1,52 @@
+"""`rpq seal`: a copy of a file of any writer, with checksums and records."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli.exit_codes import epilog
+from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output.verb_output import Output
+from resilient_pq.cli.running import RunWork, verb
+
+NAME = "seal"
+EPILOG = epilog(
+    "the copy is written; or the file lacked nothing, and was copied as it is",
+    None,
+    "rpq seal pandas.parquet sealed.parquet",
+    "rpq seal s3://bucket/day.parquet s3://bucket/sealed/day.parquet --endpoint-url http://localhost:8333",
+)
+
+
+@verb(NAME)
+def seal(
+    run: RunWork,
+    src: Annotated[str, typer.Argument(metavar="SRC", help="A sound Parquet file of any writer: a path or a URL.")],
+    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file: a path or a URL.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
+) -> int:
+    """Give a file of another writer checksums and records.
+
+    Later `rpq check` finds every byte of the copy that changes, and `rpq recover` gets out of it what it gets out of
+    files of our own. Every page is decoded once, then its bytes are copied, not encoded again: values, statistics, page
+    indexes, bloom filters, schema and metadata stay. SRC is one file, not a folder, and is only read. Nothing is
+    written of a file that is damaged or not finished.
+    """
+    return run(lambda output: _seal(output, src, dst, overwrite), [src])
+
+
+async def _seal(output: Output, src: str, dst: str, overwrite: bool) -> int:
+    with output.progress("sealing") as meter:
+        report = await rpq.seal(
+            src,
+            dst,
+            overwrite=overwrite,
+            storage_options=output.reached.options,
+            progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+        )
+    report = output.reached.lead_to(report)
+    report_lines.show_seal(output, report)
+    return report.exit_code
