@@ -98,14 +98,21 @@ def cat(
                 async with aclosing(batches):
                     await _print(output, batches, form, lost, dataset.urls)
         except rpq.FormatError as error:
-            if on_damage == "raise" and error.where.row_group is not None:
-                error.hint = error.hint or "--on-damage drop prints the rows that are left"
+            error.hint = _hint(error, on_damage)
             raise
         finally:
             report_lines.show_lost_rows(output, lost)
         return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
     return run(work, urls)
+
+
+def _hint(error: rpq.FormatError, on_damage: str) -> str | None:
+    """The hint of an error, with the option that has the other rows printed, where there may be such."""
+    if on_damage != "raise" or (error.where.row_group is None and not isinstance(error, rpq.TornFileError)):
+        return error.hint
+    others = "--on-damage drop prints the rows that are left"
+    return others if error.hint is None else f"{others}; {error.hint}"
 
 
 async def _print(

@@ -47,8 +47,9 @@ class CheckSelection:
             raise OptionError("-0 says how --list prints names", hint="give --list, too")
         if self.list_names and output.as_json:
             raise OptionError("--list and --json both write to stdout", hint="leave one of them out")
-        if options.scheduler is not None or (self.quick and options.resume is not None):
-            raise OptionError("--list and --quarantine take no --scheduler, and --quick no --resume either")
+        if options.scheduler is not None or options.resume is not None:
+            hint = "a journal does not name again what it has as damaged"
+            raise OptionError("--quick, --list and --quarantine take neither --scheduler nor --resume", hint=hint)
         if self.quick and self.require_checksums:
             raise OptionError("--quick reads no pages: it cannot see whether they have checksums")
 
@@ -83,7 +84,6 @@ async def check_selected(output: Output, urls: Sequence[str], selection: CheckSe
                 urls[0] if len(urls) == 1 else urls,
                 require_checksums=selection.require_checksums,
                 max_files=options.max_files or DEFAULT_MAX_FILES,
-                resume=options.resume,
                 storage_options=output.reached.options,
                 progress=many.update_meter(meter),
                 run=run_here,

@@ -18,7 +18,7 @@ from resilient_pq.arrow.batch_sources import open_source as open_batches
 from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.input.input_rows import BLOCK_BYTES, InputRows, open_rows
+from resilient_pq.cli.input.input_rows import BLOCK_BYTES, STDIN, InputRows, open_rows
 from resilient_pq.cli.input.text_parser import TextOptions
 from resilient_pq.cli.input.text_types import parse_types
 from resilient_pq.cli.output import wording
@@ -156,6 +156,10 @@ def write(
         EncoderOptions(**settings)  # wrong ones are told of before anything is read
         if not rolling and not resume:
             return await _write_file(output, reading, dst, {**settings, "mode": mode})
+        if dst == STDIN:
+            raise OptionError(
+                "stdout takes one file, which begins anew", hint="name the file, or the folder, to go on with"
+            )
         if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
             if rolling:
                 raise OptionError(
@@ -222,7 +226,8 @@ async def _create_or_resume(output: Output, open_source: OpenSource, dst: str, s
     try:
         return await resume_file(output, open_source, dst, opening, skip=True, settings=settings)
     except rpq.AlreadyExistsError as error:
-        error.hint = "without --resume it is replaced"
+        if "overwrite=True" in (error.hint or ""):  # there is no writer that is alive
+            error.hint = "without --resume it is replaced"
         raise
 
 
@@ -242,8 +247,9 @@ async def resume_file(
     reading = open_source(storage_options=options, block_seconds=waiting)
     async with _rows(output, reading) as (rows, meter), opening(rows) as writer:
         stored = writer.num_rows_stored
-        output.line("resumed", f"{wording.counted(stored, 'row')} were stored before")
+        passed = f"; the first {wording.counted(stored, 'row')} of SRC were passed over" if skip and stored else ""
         await _feed(meter, rows, writer, skip=stored if skip else 0)
+    output.line("resumed", f"{wording.counted(stored, 'row')} were stored before{passed}")
     async with rpq.open(dst, storage_options=options) as file:
         _report(output, file, time.monotonic() - began, writer.num_bytes_resent, resumed_rows=stored)
     return ExitCode.SOUND

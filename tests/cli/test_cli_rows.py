@@ -92,6 +92,10 @@ class TestWhere:
             assert lines[1][12:] == text
             assert lines[2] == " " * (12 + place) + "^"
 
+    def test_a_torn_file_says_how_its_rows_are_printed(self, rpq_run: Run, torn: Path) -> None:
+        assert "hint        --on-damage drop prints the rows that are left; rpq recover" in rpq_run("cat", torn).err
+        assert len(rpq_run("cat", torn, "--on-damage", "drop").out.splitlines()) == 500
+
     def test_syntax_is_checked_before_anything_is_opened(self, rpq_run: Run) -> None:
         assert rpq_run("cat", "missing.parquet", "--where", "a >").code == ExitCode.USAGE
 
@@ -148,6 +152,20 @@ def test_head_schema_count_and_stats(rpq_run: Run, orders: Path) -> None:
     assert "optional int64" in rpq_run("stats", orders).out
 
 
+def test_bounds_that_python_has_in_two_types(rpq_run: Run, tmp_path: Path) -> None:
+    """Of nanoseconds `datetime` holds some, and of text that was cut within a character nothing is left but bytes."""
+    path = tmp_path / "times.parquet"
+    times = pa.array([1_000, 1_001, 2_000], pa.timestamp("ns"))
+    text = ["a", "\N{LATIN SMALL LETTER E WITH ACUTE}" * 200, "b" + "\N{EURO SIGN}" * 200]
+    with rpq.create(path, row_group_rows=1) as writer:
+        writer.write(pa.table({"at": times, "text": text}))
+    ended = rpq_run("stats", path, "--json")
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    at, words = ended.document["columns"]
+    assert (at["min"], at["max"]) == ("1970-01-01T00:00:00.000001", "1970-01-01T00:00:00.000002")
+    assert words["min"] == "a"
+
+
 class TestDiff:
     def written(self, path: Path, changes: dict[str, Any], **options: Any) -> Path:
         with rpq.create(path, **options) as writer:
@@ -171,6 +189,18 @@ class TestDiff:
         assert document["values"]["columns"] == {"qty": 1, "city": 45}
         assert {"row": 1, "column": "qty", "a": -19, "b": 1000} in document["values"]["first"]
         assert rpq_run("diff", orders, other).words("column") == ["qty: 1 different value", "city: 45 different values"]
+
+    def test_times_of_other_units_and_numbers_of_other_kinds(self, rpq_run: Run, tmp_path: Path) -> None:
+        far = dt.datetime(2900, 1, 1)  # which nanoseconds do not reach
+        one = {"at": pa.array([0, 1_000, 1_001], pa.timestamp("ns")), "n": [1, 2**53 + 1, 3]}
+        two = {"at": pa.array([0, 1, 1], pa.timestamp("us")), "n": [1.0, 2.0**53, 3.0]}
+        three = {"at": pa.array([dt.datetime(1970, 1, 1), far, far], pa.timestamp("us")), "n": one["n"]}
+        paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+        for path, columns in zip(paths, (one, two, three), strict=True):
+            with rpq.create(path) as writer:
+                writer.write(pa.table(columns))
+        assert rpq_run("diff", *paths[:2], "--json").document["values"]["columns"] == {"at": 1, "n": 1}
+        assert rpq_run("diff", paths[2], paths[0], "--json").document["values"]["columns"] == {"at": 2}
 
     def test_fewer_rows(self, rpq_run: Run, orders: Path, tmp_path: Path) -> None:
         shorter = {name: values[:59] for name, values in ROWS.items()}
@@ -197,7 +227,10 @@ class TestResume:
 
     def test_write_resumes_the_file_and_makes_no_folder(self, rpq_run: Run, source: Path, left: Path) -> None:
         ended = rpq_run("write", source, left, "--resume")
-        assert (ended.code, ended.words("resumed")) == (0, ["300 rows were stored before"])
+        assert (ended.code, ended.words("resumed")) == (
+            0,
+            ["300 rows were stored before; the first 300 rows of SRC were passed over"],
+        )
         assert left.is_file()
         assert not left.with_suffix(".parquet.partial").exists()
         assert rpq.read(left).to_pydict()["a"] == list(range(1000))
@@ -209,6 +242,30 @@ class TestResume:
         assert rpq_run("resume", source, left).code == ExitCode.USAGE
         assert rpq_run("resume", source, left, "--append-all").code == 0
         assert rpq.read(left).num_rows == 1300
+
+    def test_a_writer_that_is_alive(self, rpq_run: Run, source: Path, tmp_path: Path) -> None:
+        """Nobody is told to replace what another one writes."""
+        path = tmp_path / "live.parquet"
+        with rpq.create(path) as writer:
+            writer.write({"a": [1], "b": ["v"]})
+            ended = rpq_run("write", source, path, "--resume")
+        assert ended.code == ExitCode.STORE
+        assert "hint        wait until it has ended, or choose another name" in ended.err
+
+    @pytest.mark.parametrize("options", [["--resume"], ["--roll-rows", "10"]])
+    def test_stdout_is_no_folder(
+        self, options: list[str], rpq_run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        ended = rpq_run("write", source, "-", *options)
+        assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+        assert "stdout takes one file" in ended.err
+        assert not (tmp_path / "-").exists()
+
+    def test_nothing_to_resume(self, rpq_run: Run, source: Path, tmp_path: Path) -> None:
+        ended = rpq_run("resume", source, tmp_path / "new.parquet", "--skip-stored")
+        assert ended.code == ExitCode.STORE
+        assert "begin it: `rpq write`, or look at the path" in ended.err
 
     def test_skip_stored(self, rpq_run: Run, source: Path, left: Path) -> None:
         assert rpq_run("resume", source, left, "--skip-stored", "--json").document["resumed_rows"] == 300
@@ -263,7 +320,16 @@ class TestCheckSelections:
         assert (away / "torn.parquet.2.rpqparity").read_bytes() == b"sidecar"
         assert [path.name for path in folder.rglob("*.parquet*")] == ["good.parquet"]
 
-    @pytest.mark.parametrize("options", [["-0"], ["--list", "--json"], ["--quick", "--require-checksums"]])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            ["-0"],
+            ["--list", "--json"],
+            ["--quick", "--require-checksums"],
+            ["--list", "--resume", "journal"],  # which does not name again what it has as damaged
+            ["--quarantine", "away", "--resume", "journal"],
+        ],
+    )
     def test_options_that_exclude_each_other(self, options: list[str], rpq_run: Run, sound: Path) -> None:
         assert rpq_run("check", sound, *options).code == ExitCode.USAGE
 

@@ -175,7 +175,7 @@ class Output:
             _print(self._err, "hint", wording.as_options(error.hint))
         notes = list(getattr(error, "__notes__", ()))  # of a writer: the stored rows, and the command that saves them
         for note in notes:
-            self.note(note)
+            self.note(wording.as_options(note))
         advice = "\n".join([error.hint or "", *notes])
         if "rpq " in advice:
             given = zip(self.reached.arguments[::2], self.reached.arguments[1::2], strict=True)

@@ -142,15 +142,25 @@ async def _aligned(
 
 def _different(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.int64]:
     """The positions at which two columns differ."""
-    numbers = one.dtype.kind in "biuf" and two.dtype.kind in "biuf"
-    if not numbers and (one.dtype.kind == "O" or one.dtype != two.dtype):
+    kind = one.dtype.kind
+    # NumPy would round an int to compare it with a float; Python does not.
+    if kind == "O" or kind != two.dtype.kind:
         pairs = zip(one.tolist(), two.tolist(), strict=True)
         return np.array([at for at, (a, b) in enumerate(pairs) if not _same(a, b)], np.int64)
     nulls, others = np.ma.getmaskarray(one), np.ma.getmaskarray(two)
     a, b = np.ma.getdata(one), np.ma.getdata(two)
-    with np.errstate(invalid="ignore"):
-        unlike = (a != b) & ~((a != a) & (b != b))  # noqa: PLR0124 (NaN)
+    if kind in "mM" and one.dtype != two.dtype:
+        unlike = _unlike_times(a, b) if np.promote_types(a.dtype, b.dtype) == a.dtype else _unlike_times(b, a)
+    else:
+        with np.errstate(invalid="ignore"):
+            unlike = (a != b) & ~((a != a) & (b != b))  # noqa: PLR0124 (NaN)
     return np.flatnonzero((nulls != others) | (~nulls & ~others & unlike))
+
+
+def _unlike_times(fine: NDArray[Any], coarse: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where times of two units differ; those of the coarse one may lie beyond what the fine one reaches."""
+    cut = fine.astype(coarse.dtype)
+    return np.asarray((cut != coarse) | (cut.astype(fine.dtype) != fine))
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import resilient_pq as rpq
@@ -15,6 +16,7 @@ from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import Sources, open_each
 from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.errors import Where, located
+from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics
 
 NAME = "stats"
 EPILOG = epilog(
@@ -30,7 +32,7 @@ class _Column:
     """One column of all files; `bounds` is None where a part of it has none."""
 
     facts: list[ColumnFacts] = field(default_factory=list)
-    bounds: list[tuple[Any, Any]] | None = field(default_factory=list)
+    bounds: list[ColumnStatistics] | None = field(default_factory=list)
 
     def add(self, file: rpq.File, facts: ColumnFacts) -> None:
         """Count the column of a file."""
@@ -39,8 +41,8 @@ class _Column:
             known = file.statistics(row_group, facts.name)
             if self.bounds is None or known.all_null or not file.metadata.row_groups[row_group].num_rows:
                 continue
-            unknown = known.min is None or known.max is None
-            self.bounds = None if unknown else [*self.bounds, (known.min, known.max)]
+            unknown = known.low is None or known.high is None
+            self.bounds = None if unknown else [*self.bounds, known]
 
     def _sum(self, name: str) -> int:
         return sum(getattr(each, name) for each in self.facts)
@@ -52,13 +54,15 @@ class _Column:
         """As the document has it."""
         first, nulls = self.facts[0], [each.nulls for each in self.facts]
         size, uncompressed = self._sum("num_bytes"), self._sum("uncompressed")
-        lows, highs = zip(*self.bounds, strict=True) if self.bounds else ([None], [None])
+        # Python's values may be of two types, which do not compare: a time with nanoseconds is NumPy's.
+        low = min(self.bounds or (), key=attrgetter("low"), default=None)
+        high = max(self.bounds or (), key=attrgetter("high"), default=None)
         return {
             "name": first.name,
             "type": first.type,
             "nulls": None if None in nulls else self._sum("nulls"),
-            "min": text_rows.plain(min(lows)),
-            "max": text_rows.plain(max(highs)),
+            "min": None if low is None else text_rows.plain(low.min),
+            "max": None if high is None else text_rows.plain(high.max),
             "encodings": self._names("encodings"),
             "codecs": self._names("codecs"),
             "num_bytes": size,

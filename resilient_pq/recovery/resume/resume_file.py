@@ -274,7 +274,9 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
     if request.new_id is None:
         if taken.lease is not None:
             await taken.lease.release()
-        raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
+        raise NotFoundError(
+            "no unfinished file of this name", hint="begin it: `rpq write` (create), or look at the key"
+        )
     return await store.create(request.key, _options_of_new(request, options, taken, request.new_id)), None
 
 
@@ -313,4 +315,4 @@ async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:
             "there is nothing to go on with: the file is complete",
             hint="a complete file cannot be added to; write another one beside it",
         )
-    return NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the path")
+    return NotFoundError("no unfinished file of this name", hint="begin it: `rpq write` (create), or look at the path")
