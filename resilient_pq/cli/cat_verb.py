@@ -12,7 +12,7 @@ from nanoarrow.ipc import StreamWriter
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.input.input_rows import STDIN
+from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.output import report_lines, text_rows
 from resilient_pq.cli.output.output_streams import ByteOutput, write_text
 from resilient_pq.cli.output.verb_output import Output, base_document

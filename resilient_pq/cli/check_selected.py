@@ -116,11 +116,17 @@ async def _moved(output: Output, names: Sequence[str], folder: str) -> list[tupl
             output.note(f"{name} stays: `rpq resume` or `rpq recover` has its rows")
         elif not await asyncio.to_thread(os.path.isfile, name):
             output.note(f"{name} stays: only local files are moved")
+        elif await asyncio.to_thread(_lies_in, name, folder):
+            output.note(f"{name} stays: it was moved before")
         else:
             moved = await asyncio.to_thread(_move, name, folder)
             output.line("moved", f"{name} -> {moved}")
             found.append((name, moved))
     return found
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return os.path.dirname(os.path.realpath(path)) == os.path.realpath(folder)
 
 
 def _move(path: str, folder: str) -> str:

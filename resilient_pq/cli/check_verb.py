@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,6 +13,8 @@ from resilient_pq.bulk.scope import names_pattern
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.check_selected import CheckSelection, check_selected
 from resilient_pq.cli.exit_codes import epilog
+from resilient_pq.cli.input.input_stream import STDIN
+from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
@@ -66,7 +69,8 @@ def check(
     """Find damage, and print what to run next.
 
     Every byte is read, every checksum compared, nothing written. Pages without a checksum are decoded instead, and held
-    against statistics and page indexes; their number is reported, as a changed value in them may not be seen.
+    against statistics and page indexes; their number is reported, as a changed value in them may not be seen. - is a
+    file on stdin.
 
     Of a folder these are its *.parquet files at any depth, and the *.parquet.partial of dead writers; names that begin
     with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and
@@ -90,13 +94,16 @@ def check(
 
 
 async def _check(output: Output, url: str, require_checksums: bool) -> int:
-    with output.progress("checking") as meter:
-        report = await rpq.check(
-            url,
-            require_checksums=require_checksums,
-            storage_options=output.reached.options,
-            progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
-        )
+    async with stdin_as_file(url) as source:
+        with output.progress("checking") as meter:
+            report = await rpq.check(
+                source,
+                require_checksums=require_checksums,
+                storage_options=output.reached.options,
+                progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+            )
+    if url == STDIN:  # which is read already
+        report = replace(report, next=())
     report_lines.show_check(output, output.reached.lead_to(report))
     return report.exit_code
 

@@ -12,7 +12,8 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import many_verbs as many
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.input.input_rows import STDIN, stdin_as_file
+from resilient_pq.cli.input.input_stream import STDIN
+from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output

@@ -18,7 +18,8 @@ from resilient_pq.arrow.batch_sources import open_source as open_batches
 from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.input.input_rows import BLOCK_BYTES, STDIN, InputRows, open_rows
+from resilient_pq.cli.input.input_rows import BLOCK_BYTES, InputRows, open_rows
+from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.input.text_parser import TextOptions
 from resilient_pq.cli.input.text_types import parse_types
 from resilient_pq.cli.output import wording

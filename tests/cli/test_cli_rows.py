@@ -152,6 +152,21 @@ def test_head_schema_count_and_stats(rpq_run: Run, orders: Path) -> None:
     assert "optional int64" in rpq_run("stats", orders).out
 
 
+def test_a_file_on_stdin_is_called_so(rpq_run: Run, torn: Path) -> None:
+    """Nobody is told of a temporary file, which is gone when they read of it."""
+    data = torn.read_bytes()
+    ended = rpq_run("check", "-", "--json", stdin=data)
+    assert (ended.code, ended.document["url"], ended.document["next"]) == (ExitCode.DAMAGE, "stdin", [])
+    ended = rpq_run("cat", "-", stdin=data)
+    assert "(at stdin, " in ended.err
+    assert "rpq recover - " in ended.err
+    ended = rpq_run("cat", "-", "--on-damage", "drop", "--json", stdin=data)
+    assert (ended.document["url"], ended.document["rows"]) == ("stdin", 500)
+    assert "stdin has no footer" in ended.err
+    assert "rpq-stdin-" not in ended.err + ended.out
+    assert rpq_run("count", "-", "-", stdin=data).code == ExitCode.USAGE
+
+
 def test_bounds_that_python_has_in_two_types(rpq_run: Run, tmp_path: Path) -> None:
     """Of nanoseconds `datetime` holds some, and of text that was cut within a character nothing is left but bytes."""
     path = tmp_path / "times.parquet"
@@ -319,6 +334,12 @@ class TestCheckSelections:
         assert (away / "torn.parquet.2").read_bytes() == data
         assert (away / "torn.parquet.2.rpqparity").read_bytes() == b"sidecar"
         assert [path.name for path in folder.rglob("*.parquet*")] == ["good.parquet"]
+
+    def test_quarantine_moves_nothing_twice(self, rpq_run: Run, folder: Path) -> None:
+        for _ in range(2):
+            ended = rpq_run("check", folder, "--quick", "--quarantine", folder / "away")
+        assert {path.name for path in (folder / "away").iterdir()} == {"torn.parquet", "zero.parquet"}
+        assert ended.err.count("stays: it was moved before") == 2
 
     @pytest.mark.parametrize(
         "options",

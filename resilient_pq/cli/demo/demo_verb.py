@@ -10,7 +10,7 @@ from resilient_pq.cli.demo import demo_places
 from resilient_pq.cli.demo.demo_rows import DemoRows
 from resilient_pq.cli.demo.demo_story import Story
 from resilient_pq.cli.exit_codes import epilog
-from resilient_pq.cli.input.input_rows import STDIN
+from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.shared_options import AsJson, EndpointUrl, StorageOptions, storage

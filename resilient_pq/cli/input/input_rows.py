@@ -5,13 +5,10 @@ Parquet files, on any store, are read with our own reader; the blocking readers 
 
 from __future__ import annotations
 
-import errno
 import io
 import math
 import os
 import re
-import sys
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,18 +17,17 @@ from typing import Any
 import resilient_pq as rpq
 from resilient_pq.cli.input.arrow_readers import ARROW_FILE_MAGIC, CONTINUATION, read_arrow
 from resilient_pq.cli.input.background import in_background
-from resilient_pq.cli.input.input_stream import Decompressed, InputStream, StoppableFile, take_bytes
+from resilient_pq.cli.input.input_stream import STDIN, Decompressed, InputStream, open_stream, take_bytes
+from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.input.text_parser import TextOptions
 from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, read_csv, read_json_lines, read_tsv
-from resilient_pq.errors import FormatError, ResilientPQError, UnsupportedError, Where
+from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.io.location import shown
-from resilient_pq.io.os_errors import explained
-from resilient_pq.io.resolve import refuse_mistyped
+from resilient_pq.io.resolve import Location
 from resilient_pq.units import MiB
 
 #: Bytes of text that are parsed at a time; their types are taken from the first block.
 BLOCK_BYTES = 8 * MiB
-STDIN = "-"
 
 _READERS = {
     ".csv": read_csv,
@@ -139,7 +135,7 @@ def _form_of(src: str, form: str | None) -> tuple[str, str]:
 @asynccontextmanager
 async def _open_local(src: str, ending: str, packed: str, text_options: TextOptions) -> AsyncIterator[InputRows]:
     read = _READERS.get(ending, read_stdin)
-    file = _open_file(src)
+    file = open_stream(src)
     stream, size = InputStream(file), os.fstat(file.fileno()).st_size
     name = "stdin" if src == STDIN else src
     plain = InputStream(Decompressed(stream, packed, name)) if packed else stream
@@ -153,7 +149,7 @@ async def _open_local(src: str, ending: str, packed: str, text_options: TextOpti
 
 
 @asynccontextmanager
-async def _open_parquet(src: str, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
+async def _open_parquet(src: Location, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
     async with rpq.open(src, storage_options=storage_options) as file, aclosing(_parquet_batches(file)) as batches:
         yield InputRows(file.arrow_schema, batches, metadata_of(file))
 
@@ -161,46 +157,8 @@ async def _open_parquet(src: str, storage_options: Mapping[str, Any] | None) -> 
 @asynccontextmanager
 async def _open_copy_of_stdin() -> AsyncIterator[InputRows]:
     """A Parquet file, which is read from its end, from stdin."""
-    async with stdin_as_file(STDIN) as path, _open_parquet(path, None) as rows:
+    async with stdin_as_file(STDIN) as copy, _open_parquet(copy, None) as rows:
         yield rows
-
-
-@asynccontextmanager
-async def stdin_as_file(src: str) -> AsyncIterator[str]:
-    """A source by its name; what comes on stdin is stored in a temporary file first, since footers are at the end."""
-    if src != STDIN:
-        yield src
-        return
-    with tempfile.NamedTemporaryFile(prefix="rpq-stdin-", suffix=".parquet") as copy:
-        file = _open_file(STDIN)
-
-        def copied() -> Generator[int, None, None]:
-            with file:
-                stream = InputStream(file)
-                while piece := stream.read(MiB):
-                    yield copy.write(piece)
-            copy.flush()
-
-        async with aclosing(in_background(copied(), file.stop)) as pieces:
-            async for _ in pieces:
-                pass
-        try:
-            yield copy.name
-        except ResilientPQError as error:
-            if error.where.key == copy.name:
-                error.where = replace(error.where, key="stdin")
-            raise
-
-
-def _open_file(src: str) -> StoppableFile:
-    refuse_mistyped(src)
-    with explained("cannot read", "stdin" if src == STDIN else src):
-        if src != STDIN:
-            return StoppableFile(src)
-        if sys.stdin is None:  # its number may be that of another file now
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        # A copy of the descriptor: Python's own outlives us.
-        return StoppableFile(os.dup(0))
 
 
 def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:

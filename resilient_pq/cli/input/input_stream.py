@@ -6,12 +6,18 @@ import errno
 import io
 import os
 import select
+import sys
 import threading
 from typing import Any, Protocol
 
 from isal import igzip
 
 from resilient_pq.cli.input.parser_errors import import_pyarrow, parser_errors
+from resilient_pq.io.os_errors import explained
+from resilient_pq.io.resolve import refuse_mistyped
+
+#: What stands for stdin or stdout in a command.
+STDIN = "-"
 
 
 class Stream(Protocol):
@@ -142,3 +148,15 @@ def take_bytes(stream: InputStream, size: int) -> bytes:
         pieces.append(piece)
         size -= len(piece)
     return b"".join(pieces)
+
+
+def open_stream(src: str) -> StoppableFile:
+    """Open a local file, or stdin."""
+    refuse_mistyped(src)
+    with explained("cannot read", "stdin" if src == STDIN else src):
+        if src != STDIN:
+            return StoppableFile(src)
+        if sys.stdin is None:  # its number may be that of another file now
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        # A copy of the descriptor: Python's own outlives us.
+        return StoppableFile(os.dup(0))

@@ -173,9 +173,10 @@ class Output:
         _print(self._err, "error", f"{error.message} (at {place})" if place else error.message)
         if error.hint:
             _print(self._err, "hint", wording.as_options(error.hint))
-        notes = list(getattr(error, "__notes__", ()))  # of a writer: the stored rows, and the command that saves them
+        # Of a writer: the stored rows, and the command that saves them.
+        notes = [wording.as_options(note) for note in getattr(error, "__notes__", ())]
         for note in notes:
-            self.note(wording.as_options(note))
+            self.note(note)
         advice = "\n".join([error.hint or "", *notes])
         if "rpq " in advice:
             given = zip(self.reached.arguments[::2], self.reached.arguments[1::2], strict=True)
@@ -189,6 +190,7 @@ class Output:
 
     def interrupted(self, notes: Sequence[str]) -> None:
         """Print that a signal ended the verb, and what was stored."""
+        notes = [wording.as_options(note) for note in notes]
         _print(self._err, "interrupted", "; ".join(notes) or _NOTHING_KEPT)
         self._end("interrupted", notes)
 

@@ -15,7 +15,8 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.bulk.run_listing import is_folder, names_many
 from resilient_pq.bulk.scope import Place
-from resilient_pq.cli.input.input_rows import STDIN, stdin_as_file
+from resilient_pq.cli.input.input_stream import STDIN
+from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.output.output_streams import is_terminal, write_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.dataset.file_listing import find_files
@@ -76,9 +77,11 @@ async def find_places(output: Output, urls: Sequence[str]) -> AsyncIterator[list
         async with stdin_as_file(STDIN if STDIN in urls else "") as spooled:
             places: list[Place] = []
             for url in urls:
-                path = spooled if url == STDIN else url
-                places += await find_files(path if names_many(path) else [path], stores)
-                if not names_many(path) and (below := await _below(path, places[-1], stores)):
+                if url == STDIN:
+                    places.append(spooled)
+                    continue
+                places += await find_files(url if names_many(url) else [url], stores)
+                if not names_many(url) and (below := await _below(url, places[-1], stores)):
                     places[-1:] = below
             yield places
     finally:
