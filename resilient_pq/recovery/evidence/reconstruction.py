@@ -192,6 +192,8 @@ def number_row_groups(row_groups: Sequence[LocatedRowGroup]) -> tuple[LocatedRow
         carved = row_group.ordinal if row_group.method is Method.CARVED else carved
         if before is None and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT:
             before = counted
+        if before is not None and counted is not None and before < counted:
+            before = counted  # what states it did not count a row group that was found before this one
         numbered.append(replace(row_group, ordinal=following, rows_before=before))
         counted = None if before is None or row_group.num_rows is None else before + row_group.num_rows
         ordinal, end = following + 1, row_group.end
