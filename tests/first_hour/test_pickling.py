@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-import multiprocessing
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -83,23 +84,29 @@ def test_reports(path: Path, tmp_path: Path) -> None:
     assert _copied(repair) == repair
 
 
-def _work(file: Any, table: Any) -> tuple[list[int], Any]:
+SCRIPT = """
+import multiprocessing, os
+from resilient_pq import sync as rpq
+
+def work(file, table):
+    os.chdir("..")
     with file:
         return file.read(columns=["i"], row_groups=[1]).to_pydict()["i"], table.slice(2)
 
+if __name__ == "__main__":
+    with rpq.open("f.parquet", verify=False) as file, multiprocessing.get_context("spawn").Pool(1) as pool:
+        numbers, part = pool.apply_async(work, (file, file.read())).get(60)
+    print(numbers, part.num_rows)
+"""
 
-def test_a_worker_that_multiprocessing_spawned(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(path.parent)
-    with rpq.open(path.name, verify=False) as file, multiprocessing.get_context("spawn").Pool(1) as pool:
-        ints, part = pool.apply(_work_elsewhere, (str(path.parent.parent), file, file.read()))
-    assert ints == [3, 4] and part.num_rows == 2
 
-
-def _work_elsewhere(folder: str, file: Any, table: Any) -> tuple[list[int], Any]:
-    import os
-
-    os.chdir(folder)
-    return _work(file, table)
+def test_a_worker_that_multiprocessing_spawned(path: Path) -> None:
+    script = path.with_name("script.py")
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=path.parent, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "[3, 4] 2\n", done.stderr
 
 
 def test_a_file_is_opened_again_when_it_is_used(path: Path) -> None:

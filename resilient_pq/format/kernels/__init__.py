@@ -47,7 +47,9 @@ def _choose(wanted: str) -> list[ModuleType]:
         chosen = [import_module(f"{__name__}._native")]
     except ImportError as error:
         if wanted == "auto":
-            warnings.warn(_NOT_COMPILED, RuntimeWarning, stacklevel=2)
+            # An import that a signal interrupts fails, too.
+            if isinstance(error, ModuleNotFoundError) and error.name == f"{__name__}._native":
+                warnings.warn(_NOT_COMPILED, RuntimeWarning, stacklevel=2)
             return []
         raise ImportError(
             f"RESILIENT_PQ_KERNELS={wanted}, but the compiled kernels cannot be imported: install resilient_pq"
