@@ -1,6 +1,7 @@
-"""Builds the wheel of this platform and tries it in a fresh environment: ``python scripts/wheel.py [FOLDER]``.
+"""Builds the wheel of this platform and tries it: ``python scripts/wheel.py [FOLDER [PYTHON ...]]``.
 
-``--installed`` tries the package of the Python that runs this. It needs no package besides those of the wheel.
+It is installed into a fresh environment of the Python that runs this, and of each PYTHON. ``--installed`` only tries
+the package of the Python that runs this. Nothing is needed but what the wheel requires.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import venv
+import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def try_installed(folder: Path) -> None:
-    """Write a file, check it, cut it, recover it and read it."""
+    """Write a file, check it, cut it, recover it and read it; then run the demo."""
     from resilient_pq import sync as rpq  # noqa: PLC0415
+    from resilient_pq.format import kernels  # noqa: PLC0415
 
+    warnings.simplefilter("ignore", rpq.IncompleteFileWarning)  # of the recovered file
     path, torn, saved = (folder / name for name in ("a.parquet", "torn.parquet", "saved.parquet"))
     with rpq.create(path, row_group_rows=1_000) as writer:
         for start in range(0, 10_000, 1_000):
@@ -31,20 +34,23 @@ def try_installed(folder: Path) -> None:
     assert 0 < kept < 10_000, kept
     for file, rows in ((path, 10_000), (saved, kept)):
         assert rpq.read(file, columns=["id"]).to_pylist() == [{"id": n} for n in range(rows)]
-    print(f"wrote, checked, recovered and read with Python {sys.version.split()[0]}")
+    demo = [sys.executable, "-I", "-m", "resilient_pq", "demo", "--rows", "300_000", "--keep", str(folder)]
+    subprocess.run(demo, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print(f"wrote, checked, recovered and read with Python {sys.version.split()[0]}, kernels: {kernels.active}")
 
 
-def build(target: Path) -> None:
-    """Build the wheel into a folder, and install and try it in an environment of its own."""
+def build(target: Path, pythons: list[str]) -> None:
+    """Build the wheel into a folder, and install and try it in an environment of each Python."""
     run = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps", "-w", str(target)]
     subprocess.run([*run, str(ROOT)], check=True)
     wheel = max(target.glob("resilient_pq-*.whl"), key=lambda path: path.stat().st_mtime)
     print(f"{wheel}: {wheel.stat().st_size:,} bytes")
-    with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
-        python = Path(folder) / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-        subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "install", "-q", str(wheel)], check=True)
-        subprocess.run([python, "-I", Path(__file__).resolve(), "--installed"], check=True, cwd=folder)
+    for python in (sys.executable, *pythons):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([python, "-m", "venv", folder], check=True)
+            own = Path(folder) / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+            subprocess.run([own, "-m", "pip", "--disable-pip-version-check", "install", "-q", str(wheel)], check=True)
+            subprocess.run([own, "-I", Path(__file__).resolve(), "--installed"], check=True, cwd=folder)
 
 
 if __name__ == "__main__":
@@ -52,4 +58,4 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as scratch:
             try_installed(Path(scratch))
     else:
-        build(Path(sys.argv[1] if sys.argv[1:] else "dist"))
+        build(Path(sys.argv[1] if sys.argv[1:] else "dist"), sys.argv[2:])

@@ -3,16 +3,30 @@
 #define RPQ_SLOTS_H
 
 #include <Python.h>
-#include <structmember.h>
-
-/* The offset of a slot within its instances, by the descriptor that stands in the class; -1 where it is none. */
+/* The offset of a slot within its instances, by the descriptor that stands in the class; -1 where it is none. The
+   limited API does not tell it, so a value is put into the slot of an instance, and looked for. */
 static Py_ssize_t slot_offset(PyObject *descriptor) {
-    PyMemberDef *member;
-    if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
-        return -1;
+    PyObject *cls = NULL, *size = NULL, *instance = NULL, *done = NULL;
+    Py_ssize_t offset, found = -1;
+    if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type)
+        || (cls = PyObject_GetAttrString(descriptor, "__objclass__")) == NULL
+        || (size = PyObject_GetAttrString(cls, "__basicsize__")) == NULL
+        || (instance = PyType_GenericAlloc((PyTypeObject *)cls, 0)) == NULL
+        || (done = PyObject_CallMethod(descriptor, "__set__", "OO", instance, descriptor)) == NULL) {
+        PyErr_Clear();
+    } else {
+        for (offset = sizeof(PyObject); offset < PyLong_AsSsize_t(size); offset += sizeof(PyObject *)) {
+            if (*(PyObject **)((char *)instance + offset) == descriptor) {
+                found = offset;
+                break;
+            }
+        }
     }
-    member = ((PyMemberDescrObject *)descriptor)->d_member;
-    return member->type == T_OBJECT_EX ? member->offset : -1;
+    Py_XDECREF(done);
+    Py_XDECREF(instance);
+    Py_XDECREF(size);
+    Py_XDECREF(cls);
+    return found;
 }
 
 /* A new instance whose slots are all empty. The collector does not know it: trees of plain values have no cycles,
