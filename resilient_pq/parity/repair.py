@@ -127,7 +127,7 @@ async def _prepare_in_place(store: ReadStore, key: str) -> None:
 
 async def _repair_in_place(path: str, file: ProtectedFile) -> None:
     """Write the rebuilt blocks into the file, when it is known that all of it is right then."""
-    if None in file.data.files or any(group.moved.any() for group in file.groups):
+    if None in file.data.files or file.has_moved:
         raise RepairError("bytes of the file are missing, or lie in other places", hint="name a new file")
     async with aclosing(_repaired(file)) as pieces:
         async for _ in pieces:
@@ -187,7 +187,7 @@ async def _rebuild(file: ProtectedFile) -> None:
         )
     if not all(group.is_proven for group in file.groups):
         raise RepairError("the blocks are whole, and the bytes are not those that the parity was made of", where=where)
-    if file.parity.is_inline and await file.remake_last_parity() is None:
+    if file.parity.is_inline and not await file.remake_last_parity():
         raise RepairError(
             "the end of the file is lost, with the record of its last parity group",
             where=where,

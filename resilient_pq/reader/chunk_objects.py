@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ class ChunkObjects:
 
     Attributes:
         contents: The footer that names them.
+        options: How many requests and bytes may be under way, and what is read together.
         healer: What rebuilds damaged chunks from parity; None until one is damaged.
     """
 
@@ -70,7 +72,9 @@ class ChunkObjects:
         self._store = store
         self._info = info
         self.contents = contents
-        self._options = options
+        if contents.parity:  # which is of no use to a read without damage
+            options = replace(options, merge=replace(options.merge, never_over=contents.parity))
+        self.options = options
         self._counters = counters
         # Several reads go on at one time, each a wave by itself: of requests they have so many together.
         self._requests = requests or asyncio.Semaphore(options.max_requests)
@@ -139,7 +143,7 @@ class ChunkObjects:
             self._store,
             [place for ranges in places for place in ranges],
             group_bytes=_TOGETHER,
-            options=self._options,
+            options=self.options,
             counters=self._counters,
             requests=self._requests,
             tail=self._tail,
@@ -157,7 +161,7 @@ class ChunkObjects:
         return fetch_places(
             self._store,
             places,
-            options=self._options,
+            options=self.options,
             counters=self._counters,
             in_order=in_order,
             requests=self._requests,

@@ -11,7 +11,7 @@ from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.parity.healed_store import HealedStore
+from resilient_pq.parity.healed_store import ExaminedBlocks, HealedStore
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
@@ -81,19 +81,19 @@ def with_checksums_required(report: Report) -> Report:
 
 
 async def _check_parity(source: DamagedObject, report: Report) -> Report:
-    """The report with what a sidecar says: of bytes without checksums, and whether a repair brings all back."""
-    if report.outcome is Outcome.SOUND and not report.pages_decoded:
+    """The report with what parity says: of bytes without checksums, and whether a repair brings all back."""
+    if report.outcome in (Outcome.SOUND, Outcome.INCOMPLETE) and not report.pages_decoded:
         return report
     view = await HealedStore.find(source.store, source.info)
     examined = None if view is None else await view.examine()
     if view is None or examined is None or not examined.num_damaged:
         return report
-    return _with_parity(report, source.url, examined.num_damaged, examined.num_repairable, is_bound=view.is_bound)
+    return _with_parity(report, source.url, examined, is_bound=view.is_bound)
 
 
-def _with_parity(report: Report, url: str, num_damaged: int, num_repairable: int, *, is_bound: bool) -> Report:
-    """The report with the blocks that a sidecar finds damaged; `is_bound`: it was made for this version of the file."""
-    repairable = num_repairable == num_damaged
+def _with_parity(report: Report, url: str, examined: ExaminedBlocks, *, is_bound: bool) -> Report:
+    """The report with the blocks that parity finds damaged; `is_bound`: it was made for this version of the file."""
+    num_damaged, repairable = examined.num_damaged, examined.may_be_repaired
     if report.outcome is Outcome.SOUND:
         if not is_bound:
             return report  # the file was written anew after its sidecar
@@ -107,7 +107,7 @@ def _with_parity(report: Report, url: str, num_damaged: int, num_repairable: int
         report,
         outcome=Outcome.DAMAGED if repairable else report.outcome,
         blocks_damaged=num_damaged,
-        blocks_repairable=num_repairable,
+        blocks_repairable=examined.num_repairable,
         next=(*following, *report.next),
     )
 

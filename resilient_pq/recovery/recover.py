@@ -29,6 +29,7 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.recovery.damaged_object import open_source
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
 from resilient_pq.recovery.evidence.strategy import Strategy
@@ -210,17 +211,22 @@ class _Request:
 
 async def _recover(reconstruction: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
     """The report; None where only what is sound was to be copied, and it is not."""
-    _refuse_without_rows(reconstruction)
     unread = not request.verify and may_be_unread(reconstruction, request.target)
+    if reconstruction.error is not None:
+        reconstruction = await read_through_parity(reconstruction, only_ended=unread) or reconstruction
+        unread = unread and not reconstruction.source.rebuilt
+    _refuse_without_rows(reconstruction)
     verification = await verify_data(reconstruction, request.options, progress, unread=unread)
     reconstruction = verification.reconstruction
     num_chunks = reconstruction.num_chunks
     output = await off_loop(num_chunks, _choose_output, reconstruction, verification, request.on_damage)
     if request.only_sound and not output.sound:
         return None
+    if not output.sound and (healed := await read_through_parity(reconstruction, only_ended=unread)) is not None:
+        return await _recover(healed, request, progress)
     _refuse_losses(output, request)
     report = await off_loop(num_chunks, _report, output, request)
-    if request.only_damaged and output.sound:
+    if request.only_damaged and report.outcome is Outcome.SOUND:
         return replace(report, next=(), kept=Kept(None, 0, 0, 0))
     if request.on_damage is OnDamage.COLUMNS and not output.sound:
         return await _publish_columns(output, request.target, report)
@@ -310,7 +316,7 @@ def _report(output: OutputContents, request: _Request) -> Report:
     """The report of what is written: its numbers and its outcome are those of the ledger."""
     reconstruction, ledger = output.reconstruction, output.ledger
     assert reconstruction.contents is not None
-    outcome = Outcome.SOUND if output.sound else Outcome.RECOVERED
+    outcome = Outcome.SOUND if output.sound and not reconstruction.source.rebuilt else Outcome.RECOVERED
     return Report(
         verb="recover",
         url=reconstruction.source.url,
