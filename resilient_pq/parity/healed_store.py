@@ -87,10 +87,10 @@ class HealedStore(SubstituteStore):
 
     async def rebuild(self) -> bool:
         """Rebuild all that can be; whether this is the object as it was written, and not as it lies."""
-        if await self.examine() is None:
+        examined = await self.examine()
+        if examined is None:
             return self.is_bound
-        is_right = self.is_bound or all(group.is_proven for group in self.file.groups)
-        return is_right and self.file.num_damaged > 0
+        return (self.is_bound or all(group.is_proven for group in self.file.groups)) and examined.num_repairable > 0
 
     @property
     def num_blocks_rebuilt(self) -> int:

@@ -206,15 +206,17 @@ class _Request:
     options: SalvageOptions
     only_damaged: bool
     only_sound: bool = False
+    tried_parity: bool = False
     again: tuple[str, ...] = ()
 
 
 async def _recover(reconstruction: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
     """The report; None where only what is sound was to be copied, and it is not."""
     unread = not request.verify and may_be_unread(reconstruction, request.target)
-    if reconstruction.error is not None:
-        reconstruction = await read_through_parity(reconstruction, only_ended=unread) or reconstruction
-        unread = unread and not reconstruction.source.rebuilt
+    if reconstruction.error is not None and not request.tried_parity:
+        healed = await read_through_parity(reconstruction, only_ended=unread)
+        reconstruction, request = healed or reconstruction, replace(request, tried_parity=True)
+        unread = unread and healed is None
     _refuse_without_rows(reconstruction)
     verification = await verify_data(reconstruction, request.options, progress, unread=unread)
     reconstruction = verification.reconstruction
@@ -222,8 +224,10 @@ async def _recover(reconstruction: Reconstruction, request: _Request, progress: 
     output = await off_loop(num_chunks, _choose_output, reconstruction, verification, request.on_damage)
     if request.only_sound and not output.sound:
         return None
-    if not output.sound and (healed := await read_through_parity(reconstruction, only_ended=unread)) is not None:
-        return await _recover(healed, request, progress)
+    if not output.sound and not request.tried_parity:
+        healed = await read_through_parity(reconstruction, only_ended=unread)
+        if healed is not None:
+            return await _recover(healed, replace(request, tried_parity=True), progress)
     _refuse_losses(output, request)
     report = await off_loop(num_chunks, _report, output, request)
     if request.only_damaged and report.outcome is Outcome.SOUND:

@@ -90,9 +90,9 @@ class ProtectedLayout(FileLayout):
         return buffers
 
     def _waiting(self) -> list[Any]:
-        """The parity of groups that have ended."""
+        """The parity of groups that have ended; what that ends itself waits for the next gap."""
         buffers: list[Any] = []
-        while self.groups.num_waiting:
+        for _ in range(self.groups.num_waiting):
             framed = self.groups.take(self.offset, self._parity_record)
             self._place(sum(map(len, framed)))
             buffers += self._taken(framed)

@@ -178,7 +178,14 @@ async def test_a_blob_with_a_protected_file_is_no_parity_of_the_file_around_it(s
 # -- writing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parity", ["1%", "20%", 1.0])
+async def test_much_parity_comes_to_an_end() -> None:
+    """The parity of each group lies in later ones, which get parity of their own."""
+    file = await inline_file(100_000, 2_000, parity="50%")
+    sizes = [group.shape.framed_bytes for group in file.groups]
+    assert len(sizes) > 3 and sum(sizes) < 1.2 * (len(file.data) - sum(sizes))
+
+
+@pytest.mark.parametrize("parity", ["1%", "20%", 0.5])
 async def test_other_shares(parity: str | float) -> None:
     file = await inline_file(parity=parity)
     damaged = bytearray(file.data)
@@ -187,7 +194,7 @@ async def test_other_shares(parity: str | float) -> None:
 
 
 async def test_a_share_that_cannot_be_is_refused() -> None:
-    for parity in ("5", "x%", 0, 2, True):
+    for parity in ("5", "x%", 0, 2, True, 0.51):
         with pytest.raises(rpq.SchemaError, match="parity"):
             rpq.create((await stored(b""), NAME), parity=parity)
 

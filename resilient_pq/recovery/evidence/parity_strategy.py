@@ -15,8 +15,6 @@ async def read_through_parity(known: Reconstruction, *, only_ended: bool = False
     With `only_ended` nothing is read but the end of a file whose last parity group is not there.
     """
     source, contents = known.source.origin, known.contents
-    if known.source.rebuilt:
-        return None
     inside = contents is None or PARITY_SHARE_KEY in contents.key_value
     view = await HealedStore.find(source.store, source.info, inside=inside, thorough=inside and not only_ended)
     if view is None or (only_ended and view.file.last_place is None) or not await view.rebuild():

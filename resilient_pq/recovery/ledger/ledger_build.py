@@ -52,7 +52,8 @@ def build_ledger(
         size = sources[0].info.size
         changed = Region(0, 0, size, ByteUse.DATA, "unknown", confidence=Confidence.DECODED, reason=_CHANGED)
         claims.add(Rank.REST, changed, sources[0])
-    regions = tuple(_rebuilt(claims.regions(), reconstruction.source.rebuilt))
+    rebuilt = () if reconstruction.source.is_changed else reconstruction.source.rebuilt
+    regions = tuple(_rebuilt(claims.regions(), rebuilt))
     num_rows, fates = _rows(reconstruction, row_groups, verification.lost)
     return Ledger(
         sources=tuple(LedgerSource(source.url, source.info.size, source.info.etag) for source in sources),
