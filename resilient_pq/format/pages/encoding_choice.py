@@ -247,7 +247,9 @@ def _estimate(
     encoding: Encoding, leaf: Leaf, values: Values, sample: Sequence[slice], options: ChunkOptions
 ) -> tuple[float, Packed | None]:
     """Bytes of all values in an encoding after compression, and these themselves where the sample is all."""
-    return _compressed([encode_values(encoding, leaf.node, values[run]) for run in sample], len(values), sample, options)
+    return _compressed(
+        [encode_values(encoding, leaf.node, values[run]) for run in sample], len(values), sample, options
+    )
 
 
 def _dictionary_estimate(

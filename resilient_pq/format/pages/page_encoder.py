@@ -81,9 +81,7 @@ def dictionary_page(leaf: Leaf, entries: Values, chosen: Choice, options: ChunkO
         type=int(PageType.DICTIONARY_PAGE),
         uncompressed_page_size=0,
         compressed_page_size=0,
-        dictionary_page_header=DictionaryPageHeader(
-            num_values=len(entries), encoding=int(chosen.dictionary_encoding)
-        ),
+        dictionary_page_header=DictionaryPageHeader(num_values=len(entries), encoding=int(chosen.dictionary_encoding)),
     )
     if (known := chosen.entries) is not None:
         return _page(header, options, [known.encoded], packed=known.compressed)
