@@ -63,7 +63,7 @@ _LARGEST_DICTIONARY: Final = 1 << 30
 _MAX_DELTA_RANGE: Final = 1 << 28
 
 
-class Packed(NamedTuple):
+class CompressedValues(NamedTuple):
     """All values of a chunk, or all entries of its dictionary, where finding the smallest encoding needed all."""
 
     encoded: NDArray[np.uint8]
@@ -76,8 +76,8 @@ class Choice:
 
     encoding: Encoding
     dictionary: Dictionary | None = None  # the chunk's dictionary, where `encoding` is one of indices to it
-    values: Packed | None = None  # the values in `encoding`, where they are known
-    entries: Packed | None = None  # those of the dictionary
+    values: CompressedValues | None = None  # the values in `encoding`, where they are known
+    entries: CompressedValues | None = None  # those of the dictionary
 
     @property
     def dictionary_encoding(self) -> Encoding:
@@ -245,7 +245,7 @@ def _choose_plain_or_dictionary(leaf: Leaf, values: Values, options: ChunkOption
 
 def _estimate(
     encoding: Encoding, leaf: Leaf, values: Values, sample: Sequence[slice], options: ChunkOptions
-) -> tuple[float, Packed | None]:
+) -> tuple[float, CompressedValues | None]:
     """Bytes of all values in an encoding after compression, and these themselves where the sample is all."""
     return _compressed(
         [encode_values(encoding, leaf.node, values[run]) for run in sample], len(values), sample, options
@@ -264,7 +264,7 @@ def _dictionary_estimate(
 
 def _compressed(
     pieces: Sequence[NDArray[np.uint8]], count: int, sample: Sequence[slice], options: ChunkOptions
-) -> tuple[float, Packed | None]:
+) -> tuple[float, CompressedValues | None]:
     """Bytes that `count` values take whose sample is encoded in pieces, and these themselves where the sample is all.
 
     The pieces are compressed as one: the codec's own setting up takes longer than a short piece.
@@ -272,7 +272,7 @@ def _compressed(
     whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     compressed = codecs.compress(options.codec, whole, options.level)
     num_values = _num_values(sample)
-    known = Packed(whole, compressed) if len(sample) == 1 and num_values == count else None
+    known = CompressedValues(whole, compressed) if len(sample) == 1 and num_values == count else None
     return len(compressed) * count / num_values, known
 
 

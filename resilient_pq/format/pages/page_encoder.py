@@ -27,7 +27,7 @@ from resilient_pq.format.file_metadata import (
 )
 from resilient_pq.format.levels import row_starts
 from resilient_pq.format.pages.chunk_options import ChunkOptions
-from resilient_pq.format.pages.encoding_choice import Choice, Packed, plain_bytes
+from resilient_pq.format.pages.encoding_choice import Choice, CompressedValues, plain_bytes
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Levels, Values
 from resilient_pq.format.schema_tree import Leaf
 
@@ -125,7 +125,7 @@ def _data_page_v1(
     return _page(header, options, [*parts, _encoded_values(leaf, data, chosen, cut)])
 
 
-def _known(chosen: Choice, cut: PageCut, data: LeafData) -> Packed | None:
+def _known(chosen: Choice, cut: PageCut, data: LeafData) -> CompressedValues | None:
     """The values of a page that the choice of their encoding has compressed already."""
     return chosen.values if cut.value == 0 and cut.value_end == len(data.values) else None
 
