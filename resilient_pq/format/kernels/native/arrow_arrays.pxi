@@ -3,9 +3,6 @@
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport uintptr_t
 
-cdef enum:
-    MOST_BUFFERS = 3
-
 cdef struct ArrowArray:  # as the specification of the interface has it
     int64_t length
     int64_t null_count
@@ -57,23 +54,4 @@ cdef ArrowStruct array_over(object owner, int64_t length, int64_t null_count, in
     made.array.buffers = held.buffers
     made.array.private_data = held
     made.array.release = release_array
-    return made
-
-
-def arrow_struct(Py_ssize_t length, Py_ssize_t null_count, buffers):
-    """See `reference.arrow_struct`."""
-    cdef list owners = []
-    cdef Array memory
-    cdef ArrowStruct made
-    cdef int i = 0
-    if len(buffers) > MOST_BUFFERS:
-        raise ValueError("an array without children has at most three buffers")
-    made = array_over(owners, length, null_count, len(buffers))
-    for buffer in buffers:
-        if buffer is not None:
-            memory = Array.__new__(Array)
-            PyObject_GetBuffer(buffer, &memory.view, PyBUF_SIMPLE)
-            owners.append(memory)
-            made.array.buffers[i] = memory.view.buf
-        i += 1
     return made
