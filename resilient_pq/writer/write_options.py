@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from inspect import Parameter
@@ -201,7 +201,9 @@ class EncoderOptions:
         """Refuse what can never work, before anything is written."""
         if not isinstance(self.options, WriteOptions | None):
             raise OptionError(f"options is {self.options!r}; it takes WriteOptions")
-        for name in {"", *_columns_in(self.compression), *_columns_in(self.compression_level)}:
+        codecs = self.compression if isinstance(self.compression, Mapping) else ()
+        levels = self.compression_level if isinstance(self.compression_level, Mapping) else ()
+        for name in {"", *codecs, *levels}:
             self._compression_of(name, name.partition(".")[0])
         check_options(self)
         check_options(self.write)
@@ -230,7 +232,8 @@ class EncoderOptions:
     def name_columns(self) -> bool:
         """Whether some of the settings are of single columns."""
         settings = (self.compression, self.compression_level, self.encodings, self.write.column_metadata)
-        return any(map(_columns_in, settings)) or self.write.bloom_filter_options is not None
+        single = (isinstance(setting, Mapping) for setting in settings)
+        return any(single) or self.write.bloom_filter_options is not None
 
     def _compression_of(self, *names: str) -> tuple[CompressionCodec, int]:
         """The codec and its level for a column that goes by these names."""
@@ -240,8 +243,8 @@ class EncoderOptions:
     def chunk_options(self, schema: Schema) -> list[ChunkOptions]:
         """How the chunks of each leaf column are written."""
         for setting in ("compression", "compression_level", "encodings"):
-            if names := _columns_in(getattr(self, setting)):
-                check_names(schema, setting, names)
+            if isinstance(given := getattr(self, setting), Mapping):
+                check_names(schema, setting, given)
         filters: Sequence[FilterOptions | None] = [None] * len(schema.leaves)
         if self.write.bloom_filter_options is not None:
             filters = bloom_filters(schema, self.write.bloom_filter_options)
@@ -273,11 +276,6 @@ class EncoderOptions:
             bloom_filter=bloom_filter,
             key_value=key_value,
         )
-
-
-def _columns_in(setting: object) -> Collection[str]:
-    """The columns that a setting names, which may be one value for all."""
-    return setting.keys() if isinstance(setting, Mapping) else ()
 
 
 def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import subprocess
 import sys
 import time
-import weakref
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,17 +209,52 @@ def test_more_small_tables_than_a_file_has_row_groups(tmp_path: Path, monkeypatc
     assert pq.read_metadata(tmp_path / "a.parquet").num_row_groups == 11  # ten of their own, and one for the rest
 
 
-async def test_a_writer_that_is_never_closed_is_told_of(tmp_path: Path) -> None:
+async def test_a_dropped_writer_keeps_its_rows_while_its_loop_runs(tmp_path: Path) -> None:
     writer = await resilient_pq.create(tmp_path / "a.parquet")
     await writer.write({"frame": [7]})
-    known = weakref.ref(writer)
-    with pytest.warns(ResourceWarning, match="was not closed"):
+    with pytest.warns(ResourceWarning, match="was not closed: its rows are kept") as told:
         del writer
         for _ in range(1000):  # a thread that worked for it may let go of it later
             gc.collect()
-            if known() is None:
+            if told:
                 break
             await asyncio.sleep(0.01)
+    assert (await resilient_pq.check(tmp_path / "a.parquet.partial")).num_rows == 1
+
+
+def test_writers_that_a_loop_leaves_behind_keep_their_rows(tmp_path: Path) -> None:
+    async def main() -> None:
+        one = await resilient_pq.create(tmp_path / "a.parquet", row_group_rows=100)
+        many = await resilient_pq.create_dataset(tmp_path / "many", partition_by="city")
+        for _ in range(50):  # some of them are being encoded when the loop ends, which cancels all tasks
+            await one.write({"frame": range(37), "noise": [os.urandom(99) for _ in range(37)]})
+            await many.write({"frame": [1, 2], "city": ["Oslo", "Rome"]})
+        kept.extend([one, many])
+
+    kept: list[object] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        kept.clear()
+        gc.collect()
+    assert sorted("its rows are kept" in str(each.message) for each in told) == [True, True]
+    assert rpq.check(tmp_path / "a.parquet.partial").num_rows == 50 * 37
+    assert sum(rpq.check(path).num_rows or 0 for path in tmp_path.glob("many/*/*.partial")) == 100
+
+
+def test_a_loop_that_only_stops_loses_the_rows_in_memory(tmp_path: Path) -> None:
+    async def main() -> resilient_pq.Writer:
+        writer = await resilient_pq.create(tmp_path / "a.parquet", max_unstored_seconds=None)
+        await writer.write({"frame": [7]})
+        return writer
+
+    loop = asyncio.new_event_loop()
+    writer: object = loop.run_until_complete(main())
+    loop.run_until_complete(loop.shutdown_default_executor())  # no thread has it any more
+    with pytest.warns(ResourceWarning, match="rows in memory are lost"):
+        del writer
+        gc.collect()
+    loop.close()
 
 
 def test_whole_files_in_one_call(tmp_path: Path) -> None:
