@@ -125,7 +125,7 @@ class Writer(UnstoredDeadline):
 
     @property
     def soon_full(self) -> bool:
-        """Whether a quarter of the row groups is there that a file can have, or of the bytes of its footer."""
+        """Whether a quarter of the row groups is there that all readers take, or of the bytes of a footer."""
         return self._encoder is not None and self._encoder.soon_full
 
     @property
