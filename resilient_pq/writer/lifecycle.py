@@ -24,6 +24,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import WriteStore
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.shared_clients import clients_needed
 from resilient_pq.writer.row_pieces import gives_pieces, row_pieces_async
 
 
@@ -66,7 +67,8 @@ class WriterLifecycle(ABC):
         finally:
             self._guard = None
             if not self._closed and self._process == os.getpid():  # a forked process has a copy of the writer
-                await self._keep_rows()
+                with clients_needed():
+                    await self._keep_rows()
 
     async def _keep_rows(self) -> None:
         """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""

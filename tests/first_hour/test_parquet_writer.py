@@ -22,6 +22,7 @@ import s3fs
 
 import resilient_pq
 from resilient_pq import sync as rpq
+from resilient_pq.io.s3.s3_client import S3Connection
 
 if TYPE_CHECKING:
     from s3_servers import S3
@@ -240,6 +241,25 @@ def test_writers_that_a_loop_leaves_behind_keep_their_rows(tmp_path: Path) -> No
     assert sorted("its rows are kept" in str(each.message) for each in told) == [True, True]
     assert rpq.check(tmp_path / "a.parquet.partial").num_rows == 50 * 37
     assert sum(rpq.check(path).num_rows or 0 for path in tmp_path.glob("many/*/*.partial")) == 100
+
+
+def test_a_writer_to_s3_that_a_loop_leaves_behind_keeps_its_rows(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def close(connection: S3Connection) -> None:
+        stored.append(len(s3.upload_ids()))
+        await close_it(connection)
+
+    stored: list[int] = []
+    close_it = S3Connection.close
+    monkeypatch.setattr(S3Connection, "close", close)
+
+    async def main() -> None:
+        writer = await resilient_pq.create(s3.url("a.parquet"), mode="x", storage_options=s3.storage_options)
+        await writer.write({"frame": [1, 2, 3]})
+
+    asyncio.run(main())
+    assert stored == [1], "the connection was closed before the rows were stored"
+    rpq.complete_upload(s3.url("a.parquet"), storage_options=s3.storage_options)
+    assert rpq.check(s3.url("a.parquet"), storage_options=s3.storage_options).num_rows == 3
 
 
 def test_a_loop_that_only_stops_loses_the_rows_in_memory(tmp_path: Path) -> None:
