@@ -165,7 +165,7 @@ class WriterLifecycle(ABC):
 
     def _check_open(self) -> None:
         self._notice()
-        if (untold := self._take_untold()) is not None:
+        if self._untold is not None and (untold := self._take_untold()) is not None:
             raise untold
         if self._failure is not None:
             failure = self._failure
