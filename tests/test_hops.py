@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 MOST = {
     "read": (34, 164),
     "write": (58, 338),
-    "read with a filter": (55, 306),
-    "recover": (80, 422),
+    "read with a filter": (56, 309),
+    "recover": (80, 423),
 }
 
 
