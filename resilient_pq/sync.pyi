@@ -367,7 +367,7 @@ class Writer:
         """About what the rows of the open row group take in memory; `flush` lets them go."""
     @property
     def soon_full(self) -> bool:
-        """Whether a quarter of the row groups is there that a file can have, or of the bytes of its footer."""
+        """Whether a quarter of the row groups is there that all readers take, or of the bytes of a footer."""
     @property
     def num_bytes_resent(self) -> int:
         """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
