@@ -233,16 +233,15 @@ class FileLayout:
         self.checkpoint_end = self.offset
         return [*gap, record]
 
-    def _gap_before(self, payload: bytes) -> Buffers:
-        """Zero bytes where the record of a footer would otherwise end on a multiple of a MiB.
+    def _gap_before(self, payload: bytes, least: int = 0) -> Buffers:
+        """Zero bytes, at least so many, and where the record of a footer would otherwise end on a multiple of a MiB.
 
         Parts of an upload are whole numbers of MiB; one that is not tells where the newest footer ends
         (docs/format.md).
         """
-        if (self.offset + HEADER_SIZE + len(payload)) % MiB:
-            return []
-        self.offset += _GAP_BYTES
-        return [bytes(_GAP_BYTES)]
+        gap = least if (self.offset + least + HEADER_SIZE + len(payload)) % MiB else least + _GAP_BYTES
+        self.offset += gap
+        return [bytes(gap)] if gap else []
 
     @property
     def num_row_groups_since_checkpoint(self) -> int:
@@ -257,6 +256,9 @@ class FileLayout:
 
     def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
         """The last bytes of the file: the page indexes, then the final footer."""
+        return self._tail(state, extra or {})
+
+    def _tail(self, state: str, extra: Mapping[str, str], least_gap: int = 0) -> Buffers:
         column_index_at = self.offset
         column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
         self.offset += sum(map(len, column_indexes))
@@ -264,8 +266,8 @@ class FileLayout:
         offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
         self.offset += sum(map(len, offset_indexes))
         serialized = self._with_indexes(column_index_at, offset_index_at)
-        payload = self._footer(serialized, state, extra or {})
-        gap = self._gap_before(payload)
+        payload = self._footer(serialized, state, extra)
+        gap = self._gap_before(payload, least_gap)
         return [*column_indexes, *offset_indexes, *gap, self._record(RecordKind.FINAL, payload)]
 
     def _with_indexes(self, column_index_at: int, offset_index_at: int) -> list[bytes]:
