@@ -92,8 +92,6 @@ class Writer(UnstoredDeadline):
         self._added_metadata: dict[str, str] = {}
         self._left: str | None = None  # what its end could not remove, in words
 
-    # -- what a caller can ask -------------------------------------------------------------------
-
     @property
     def schema(self) -> Schema | None:
         """The schema, None until it is known from the first batch."""
@@ -153,8 +151,6 @@ class Writer(UnstoredDeadline):
         """
         known = self._checkpoints
         return known.newest_stored if self._info is None else replace(known.newest, state=StoredState.VISIBLE)
-
-    # -- writing ---------------------------------------------------------------------------------
 
     async def _write(self, data: object) -> None:
         async with self._lock:
@@ -311,8 +307,6 @@ class Writer(UnstoredDeadline):
         else:
             await self._commit(wait=True)
         self._checkpoints.log_stored()
-
-    # -- ending ----------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Write what is left and publish the object; nothing was visible under its name before.
