@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import functools
 import inspect
@@ -20,6 +21,7 @@ import nanoarrow
 import resilient_pq
 from resilient_pq.arrow.c_stream import lazy_stream
 from resilient_pq.arrow.types.field import Field
+from resilient_pq.io.cancellation import begun
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.loop_portal import portal as _loop
 from resilient_pq.public_names import *
@@ -77,7 +79,10 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = _adapt(function(*args, **kwargs))
+        asked = function(*args, **kwargs)
+        if function is resilient_pq.write and asyncio._get_running_loop() is None:
+            _, asked = begun(asked)  # which ends there for a small file of this machine
+        given = _adapt(asked)
         if isinstance(given, BlockingFile) and function is resilient_pq.open:
             given._opened_with = args, kwargs
         return given
