@@ -2,9 +2,10 @@
 
 Run it as ``python scripts/bench/slow_s3.py [--port 9000] [--latency-ms 30] [--bandwidth 50e6] [--keep] [--md5]
 [--serve FOLDER]``. It speaks as much of S3 as writers and readers need: PutObject, multipart uploads, HEAD, GET with
-ranges and If-Match, lists. Any bucket exists and any credentials are good. Without ``--keep`` it drops the bytes of
-bodies and remembers their sizes, so that it takes little of the machine it shares with what is measured; then nothing
-can be read back. The files of a folder are served as objects of the bucket ``bench``, from mapped memory.
+ranges and If-Match, conditional PUTs, lists. Any bucket exists and any credentials are good. Without ``--keep`` it
+drops the bytes of bodies of more than 64 KiB and remembers their sizes, so that it takes little of the machine it shares
+with what is measured; then they cannot be read back. The files of a folder are served as objects of the bucket
+``bench``, from mapped memory.
 
 ``GET /-/stats`` answers with JSON: what was asked for since the last ``POST /-/reset``.
 """
@@ -30,6 +31,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 KiB = 1024
 _SCRATCH = 256 * KiB
+# Bodies of so many bytes are always kept: objects beside an upload are read again.
+_SMALL = 64 * KiB
 # What the kernel takes in for a connection that is not read is bandwidth nobody asked for.
 _SOCKET_BUFFER = 256 * KiB
 # Seconds of bandwidth that are sent at once: timers of event loops are no finer than a millisecond.
@@ -198,9 +201,14 @@ class Buckets:
             self._made += 1
             etag = f"{self._made:032x}"
         self.stats.bytes_in += request.size
-        return Blob(request.size, f'"{etag}"', memoryview(b"".join(request.body or ())) if self.keep else None)
+        return Blob(request.size, f'"{etag}"', None if request.body is None else memoryview(b"".join(request.body)))
 
     def _put(self, request: Request) -> Answer:
+        before = self.objects.get(request.path)
+        if before is not None and request.headers.get("if-none-match") == "*":
+            return _error(412, "PreconditionFailed")
+        if "if-match" in request.headers and (before is None or request.headers["if-match"] != before.etag):
+            return _error(404 if before is None else 412, "NoSuchKey" if before is None else "PreconditionFailed")
         blob = self.objects[request.path] = self._blob(request)
         return Answer(headers={"ETag": blob.etag})
 
@@ -402,7 +410,7 @@ class Connection(asyncio.BufferedProtocol):
         stats = self._buckets.stats
         stats.in_flight += 1
         stats.most_in_flight = max(stats.most_in_flight, stats.in_flight)
-        if request.method == "POST" or self._buckets.keep:
+        if request.method == "POST" or self._buckets.keep or request.size <= _SMALL:
             request.body = []
         if self._md5 and request.method == "PUT":
             request.md5 = hashlib.md5(usedforsecurity=False)
