@@ -2,8 +2,8 @@
 
 Run it as ``python scripts/bench/slow_s3.py [--port 9000] [--latency-ms 30] [--bandwidth 50e6] [--keep] [--md5]
 [--serve FOLDER]``. It speaks as much of S3 as writers and readers need: PutObject, multipart uploads, HEAD, GET with
-ranges and If-Match, conditional PUTs, lists. Any bucket exists and any credentials are good. Without ``--keep`` it
-drops the bytes of bodies of more than 64 KiB and remembers their sizes, so that it takes little of the machine it shares
+ranges and If-Match, conditional PUT and DELETE, lists. Any bucket exists and any credentials are good. Without
+``--keep`` it drops the bytes of long bodies and remembers their sizes, so that it takes little of the machine it shares
 with what is measured; then they cannot be read back. The files of a folder are served as objects of the bucket
 ``bench``, from mapped memory.
 
@@ -31,12 +31,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 KiB = 1024
 _SCRATCH = 256 * KiB
-# Bodies of so many bytes are always kept: objects beside an upload are read again.
-_SMALL = 64 * KiB
 # What the kernel takes in for a connection that is not read is bandwidth nobody asked for.
 _SOCKET_BUFFER = 256 * KiB
 # Seconds of bandwidth that are sent at once: timers of event loops are no finer than a millisecond.
 _PIECE_SECONDS = 0.002
+# Bodies of so many bytes are always kept.
+_KEPT = 4 * KiB
 _BUCKET = "bench"
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
@@ -203,12 +203,19 @@ class Buckets:
         self.stats.bytes_in += request.size
         return Blob(request.size, f'"{etag}"', None if request.body is None else memoryview(b"".join(request.body)))
 
-    def _put(self, request: Request) -> Answer:
-        before = self.objects.get(request.path)
-        if before is not None and request.headers.get("if-none-match") == "*":
+    def _refused(self, request: Request) -> Answer | None:
+        """Why a condition of the request does not hold."""
+        blob = self.objects.get(request.path)
+        expected = request.headers.get("if-match")
+        if expected is not None and (blob is None or blob.etag != expected):
             return _error(412, "PreconditionFailed")
-        if "if-match" in request.headers and (before is None or request.headers["if-match"] != before.etag):
-            return _error(404 if before is None else 412, "NoSuchKey" if before is None else "PreconditionFailed")
+        if request.headers.get("if-none-match") == "*" and blob is not None:
+            return _error(412, "PreconditionFailed")
+        return None
+
+    def _put(self, request: Request) -> Answer:
+        if (refused := self._refused(request)) is not None:
+            return refused
         blob = self.objects[request.path] = self._blob(request)
         return Answer(headers={"ETag": blob.etag})
 
@@ -252,6 +259,8 @@ class Buckets:
         return _error(404, "NoSuchUpload") if found is None else Answer(204)
 
     def _delete(self, request: Request) -> Answer:
+        if (refused := self._refused(request)) is not None:
+            return refused
         self.objects.pop(request.path, None)
         return Answer(204)
 
@@ -410,7 +419,8 @@ class Connection(asyncio.BufferedProtocol):
         stats = self._buckets.stats
         stats.in_flight += 1
         stats.most_in_flight = max(stats.most_in_flight, stats.in_flight)
-        if request.method == "POST" or self._buckets.keep or request.size <= _SMALL:
+        small = request.size <= _KEPT  # such as an epoch object, which is read back
+        if small or request.method == "POST" or self._buckets.keep:
             request.body = []
         if self._md5 and request.method == "PUT":
             request.md5 = hashlib.md5(usedforsecurity=False)
