@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
     "read": (38, 192),
-    "write": (58, 336),
+    "write": (58, 338),
     "read with a filter": (55, 306),
     "recover": (80, 422),
 }
