@@ -14,7 +14,7 @@ MOST = {
     "read": (38, 192),
     "write": (58, 338),
     "read with a filter": (55, 306),
-    "recover": (80, 422),
+    "recover": (81, 424),
 }
 
 

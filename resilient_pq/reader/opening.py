@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,19 +56,23 @@ async def read_tail_and_contents(
 ) -> tuple[ObjectTail, Contents]:
     """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
     with counting(counters):
+        read: list[bytes | memoryview] = []
+        try:
+            return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
+        except FormatError as error:
+            damaged = error
         # A transfer can go wrong as well as a disk: the bytes are fetched again before this is an error, of any kind: a
         # flipped bit in the magic or the length makes a whole file look torn. What comes twice alike is stored so.
-        read: list[bytes | memoryview] = []
-        for left in range(store.rereads, 0, -1):
+        for _ in range(store.rereads):
             before, read = read, []
             try:
-                async with nullcontext() if left == store.rereads else new_connections():
+                async with new_connections():
                     return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
-            except FormatError:
-                if read == before:
-                    raise
-        async with new_connections():
-            return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
+            except FormatError as error:
+                damaged = error
+            if read == before:
+                break
+        raise damaged
 
 
 async def _read_contents(
