@@ -13,6 +13,7 @@ from resilient_pq.errors import FormatError, NotParquetError, OptionError, Where
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
@@ -55,18 +56,36 @@ async def read_tail_and_contents(
 ) -> tuple[ObjectTail, Contents]:
     """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
     with counting(counters):
+        read: list[bytes | memoryview] = []
         try:
-            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
-        except FormatError:
-            # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error, of any
-            # kind: a flipped bit in the magic or the length makes a whole file look torn.
-            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
+            return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
+        except FormatError as error:
+            damaged = error
+        # A transfer can go wrong as well as a disk: the bytes are fetched again before this is an error, of any kind: a
+        # flipped bit in the magic or the length makes a whole file look torn. What comes twice alike is stored so.
+        for _ in range(store.rereads):
+            before, read = read, []
+            try:
+                async with new_connections():
+                    return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
+            except FormatError as error:
+                damaged = error
+            if read == before:
+                break
+        raise damaged
 
 
 async def _read_contents(
-    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters, *, verify: bool
+    store: ReadStore,
+    key: str,
+    tail_bytes: int,
+    counters: FetchCounters,
+    read: list[bytes | memoryview],
+    *,
+    verify: bool,
 ) -> tuple[ObjectTail, Contents]:
-    tail, found = await _read_footer(store, key, tail_bytes, counters)
+    """As `read_tail_and_contents`, once; `read` is given all bytes that were."""
+    tail, found = await _read_footer(store, key, tail_bytes, counters, read)
     contents = await off_loop(found.length // _PIECE, Contents.of, found)
     vouched = not verify or contents.verified
     if not vouched and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
@@ -79,11 +98,12 @@ async def _read_contents(
 
 
 async def _read_footer(
-    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
+    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters, read: list[bytes | memoryview]
 ) -> tuple[ObjectTail, Footer]:
     tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
     counters.requests += 1
     counters.bytes += len(tail.data)
+    read.append(tail.data)
     data, offset = memoryview(tail.data), tail.offset
     found = await off_loop(len(data) // _PIECE, read_footer, data, offset)
     if isinstance(found, NeedBytes):
@@ -93,6 +113,7 @@ async def _read_footer(
         missing = await store.read_range(key, found.start, end, pin=tail.info)
         counters.requests += 1
         counters.bytes += len(missing)
+        read.append(missing)
         whole = missing if again else b"".join([missing, data])
         found = await off_loop(len(whole) // _PIECE, read_footer, memoryview(whole), found.start)
         if isinstance(found, NeedBytes):
