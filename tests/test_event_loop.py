@@ -186,6 +186,7 @@ sys.path.insert(0, sys.argv[2])
 import pytest
 from loop_watch import watched
 import resilient_pq as rpq
+from resilient_pq import check, check_many, open, recover_many  # here, not where the loop runs
 
 url, options = sys.argv[1], {}
 if url.startswith("s3"):
