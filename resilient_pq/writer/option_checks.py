@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.errors import OptionError
+from resilient_pq.parity.group_shape import ParityShare
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -74,10 +75,22 @@ def share(name: str, value: Any) -> None:
         raise OptionError(f"{name} is {value}; it is a share, 0.02 for 2 %")
 
 
+def parity_share(_: str, value: Any) -> None:
+    """Bytes of parity for each byte."""
+    ParityShare.parse(value)
+
+
 def file_path(name: str, value: object) -> None:
     """A path of the local file system."""
     if not isinstance(value, str | os.PathLike):
         raise OptionError(f"{name} is {value!r}; it is the path of a file")
+
+
+def of_column(setting: Mapping[str, T] | T, names: Sequence[str], otherwise: T) -> T:
+    """What a setting, one value or a dict by column, says of the column that goes by these names."""
+    if not isinstance(setting, Mapping):
+        return setting
+    return next((setting[name] for name in names if name in setting), otherwise)
 
 
 def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:

@@ -18,6 +18,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import bloom_filters, check_names, column_metadata
 from resilient_pq.writer.cut_policy import Cadence
@@ -26,8 +27,10 @@ from resilient_pq.writer.option_checks import (
     check_key_values,
     check_options,
     file_path,
+    of_column,
     one_of,
     option,
+    parity_share,
     seconds,
     share,
     whole_number,
@@ -39,6 +42,8 @@ MAX_DEFAULT_THREADS = 4
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound="EncodingKeywords")
 
+#: The codec of columns for which nothing is said.
+DEFAULT_CODEC: Final = "zstd"
 #: What asks for the smallest encodings of those that only newer readers know, too.
 _COMPACT: Final = "compact"
 
@@ -131,8 +136,9 @@ class EncoderOptions:
     The texts of the attributes are those of the arguments: `shows_options` puts them into the docstrings.
 
     Attributes:
-        compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
-        compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
+        compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none"; or a dict of these by column, where the
+            columns that are not in it get zstd.
+        compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4); or a dict by column.
         encodings: "auto", for the smallest of those that every reader decodes, where a text column has dictionaries in
             all row groups or in none, as its first values suggest: fastparquet reads nulls where a file has both;
             "compact", for the smallest of each row group of those that other readers of recent years decode, which
@@ -145,6 +151,9 @@ class EncoderOptions:
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        parity: Bytes of parity inside the file for each byte: 0.05 or "5%". Any so many damaged bytes in a row, and
+            scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that is gone on
+            with, as before.
         max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
             process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
             written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and
@@ -161,8 +170,15 @@ class EncoderOptions:
         own_metadata: Further key-value metadata, of ours: what a file is part of.
     """
 
-    compression: str | None = option("zstd", help=OptionHelp("CODEC", "zstd, snappy, gzip, brotli, lz4_raw or none."))
-    compression_level: int | None = option(None, help=OptionHelp("LEVEL", "The codec's level."))
+    compression: str | Mapping[str, str | None] | None = option(
+        DEFAULT_CODEC,
+        help=OptionHelp(
+            "CODEC", "zstd, snappy, gzip, brotli, lz4_raw or none; or COLUMN=CODEC,... with zstd for other columns."
+        ),
+    )
+    compression_level: int | Mapping[str, int | None] | None = option(
+        None, help=OptionHelp("LEVEL", "The codec's level; or COLUMN=LEVEL,... for some columns.")
+    )
     encodings: str | Mapping[str, str] = "auto"
     row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows that close a row group."))
     row_group_bytes: int = option(64 * MiB, whole_number, OptionHelp("SIZE", "Bytes in memory that close a row group."))
@@ -174,6 +190,11 @@ class EncoderOptions:
     )
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Share of the bytes written that checkpoints may take.")
+    )
+    parity: float | str | None = option(
+        None,
+        parity_share,
+        OptionHelp("SHARE", "Bytes of parity inside the file for each byte: 5% or 0.05."),
     )
     max_unstored_seconds: float | None = option(
         30.0,
@@ -190,7 +211,10 @@ class EncoderOptions:
         """Refuse what can never work, before anything is written."""
         if not isinstance(self.options, WriteOptions | None):
             raise OptionError(f"options is {self.options!r}; it takes WriteOptions")
-        compression.check_level(self.codec, self.compression_level)
+        codecs = self.compression if isinstance(self.compression, Mapping) else ()
+        levels = self.compression_level if isinstance(self.compression_level, Mapping) else ()
+        for name in {"", *codecs, *levels}:
+            self._compression_of(name, name.partition(".")[0])
         check_options(self)
         check_options(self.write)
         if self.page_bytes > 1 << 30:
@@ -204,6 +228,11 @@ class EncoderOptions:
         return WriteOptions() if self.options is None else self.options
 
     @property
+    def parity_share(self) -> ParityShare | None:
+        """The share of parity that `parity` names; None for none."""
+        return None if self.parity is None else ParityShare.parse(self.parity)
+
+    @property
     def cadence(self) -> Cadence:
         """How often automatic checkpoints are wanted."""
         return Cadence(self.checkpoint_every, self.write.checkpoint_bytes, self.checkpoint_overhead)
@@ -215,14 +244,22 @@ class EncoderOptions:
         return min((bound for bound in bounds if bound is not None), default=None)
 
     @property
-    def codec(self) -> CompressionCodec:
-        """The codec that `compression` names."""
-        return compression.codec_named(self.compression)
+    def name_columns(self) -> bool:
+        """Whether some of the settings are of single columns."""
+        settings = (self.compression, self.compression_level, self.encodings, self.write.column_metadata)
+        single = (isinstance(setting, Mapping) for setting in settings)
+        return any(single) or self.write.bloom_filter_options is not None
+
+    def _compression_of(self, *names: str) -> tuple[CompressionCodec, int]:
+        """The codec and its level for a column that goes by these names."""
+        codec = compression.codec_named(of_column(self.compression, names, DEFAULT_CODEC))
+        return codec, compression.check_level(codec, of_column(self.compression_level, names, None))
 
     def chunk_options(self, schema: Schema) -> list[ChunkOptions]:
         """How the chunks of each leaf column are written."""
-        if not isinstance(self.encodings, str):
-            check_names(schema, "encodings", self.encodings)
+        for setting in ("compression", "compression_level", "encodings"):
+            if isinstance(given := getattr(self, setting), Mapping):
+                check_names(schema, setting, given)
         filters: Sequence[FilterOptions | None] = [None] * len(schema.leaves)
         if self.write.bloom_filter_options is not None:
             filters = bloom_filters(schema, self.write.bloom_filter_options)
@@ -237,13 +274,12 @@ class EncoderOptions:
     def _chunk_options(
         self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
     ) -> ChunkOptions:
-        if isinstance(self.encodings, str):
-            name = self.encodings
-        else:
-            name = self.encodings.get(leaf.column_path, self.encodings.get(leaf.path[0], "auto"))
+        names = (leaf.column_path, leaf.path[0])
+        codec, level = self._compression_of(*names)
+        name = of_column(self.encodings, names, "auto")
         return ChunkOptions(
-            codec=self.codec,
-            level=compression.check_level(self.codec, self.compression_level),
+            codec=codec,
+            level=level,
             encoding=_encoding_named(name, leaf),
             new_readers=name.lower() == _COMPACT,
             level_encoding=Encoding[self.write.level_encoding],
@@ -277,12 +313,13 @@ def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
 class EncodingKeywords(TypedDict, total=False):
     """The keyword arguments that all functions take that write files: types for type checkers, see `EncoderOptions`."""
 
-    compression: str | None
-    compression_level: int | None
+    compression: str | Mapping[str, str | None] | None
+    compression_level: int | Mapping[str, int | None] | None
     row_group_rows: int | None
     row_group_bytes: int
     checkpoint_every: int | None
     checkpoint_overhead: float
+    parity: float | str | None
     options: WriteOptions | None
 
 
