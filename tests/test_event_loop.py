@@ -29,6 +29,8 @@ from resilient_pq.off_event_loop import AT_ONCE, Turns, off_loop
 pytestmark = pytest.mark.no_cover
 
 ROWS = 20
+#: Names are imported when they are first asked for: here, and not where the loop runs.
+NAMES = [getattr(rpq, name) for name in rpq.__all__]
 Place = Callable[[str], Any]
 
 
