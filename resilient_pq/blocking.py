@@ -50,7 +50,7 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
-        if function is resilient_pq.write and asyncio._get_running_loop() is None:
+        if (function.__module__, function.__name__) == ("resilient_pq.one_call", "write") and asyncio._get_running_loop() is None:
             _, asked = begun(asked)  # which ends there for a small file of this machine
         given = _adapt(asked)
         if isinstance(given, BlockingFile) and function is resilient_pq.open:
