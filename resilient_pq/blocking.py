@@ -46,11 +46,12 @@ def _adapt(value: Any) -> Any:
 
 def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, for callers that block; `sync.pyi` says what type checkers see."""
+    writes_at_once = (function.__module__, function.__name__) == ("resilient_pq.one_call", "write")
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
-        if (function.__module__, function.__name__) == ("resilient_pq.one_call", "write") and asyncio._get_running_loop() is None:
+        if writes_at_once and asyncio._get_running_loop() is None:
             _, asked = begun(asked)  # which ends there for a small file of this machine
         given = _adapt(asked)
         if isinstance(given, BlockingFile) and function is resilient_pq.open:
