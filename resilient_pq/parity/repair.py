@@ -11,12 +11,13 @@ from typing import Any
 import xxhash
 
 from resilient_pq.errors import NotFoundError, RepairError, SchemaError, UnsupportedError, Where, located
-from resilient_pq.io import ReadStore, RetryPolicy, with_retry
+from resilient_pq.io import ObjectInfo, ReadStore, RetryPolicy, SinkOptions, WriteStore, with_retry
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, place_of
 from resilient_pq.parity.group_repair import GroupRepair
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
+from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
 
@@ -92,7 +93,7 @@ async def repair(
         with located(Where(key=store.url_of(key))):
             groups = await _rebuild(parity, data, number)
             if dst is None:
-                await _repair_in_place(key, parity, data, number, groups)
+                await _repair_in_place(parity, data, number, groups)
                 output = store.url_of(key)
             else:
                 to_store, to_key = await stack.enter_async_context(place_of(dst, options))
@@ -112,6 +113,28 @@ async def repair(
         )
 
 
+async def repair_here(store: WriteStore, info: ObjectInfo, digest: str) -> None:
+    """Rebuild an object in its own place, if its parity was made of the bytes that have this digest.
+
+    Raises:
+        RepairError: It was not, there is none, or more is lost than it can rebuild.
+        ObjectChangedError: The object is another version by now.
+    """
+    parity = await Sidecar.beside(store, info.key)
+    number = None if parity is None else parity.member_number(info.key)
+    if parity is None or number is None or parity.index.members[number].digest != digest:
+        raise RepairError("there is no parity of these bytes", where=Where(key=store.url_of(info.key)))
+    data = await parity.members(store, info.key, PinnedObject(store, info.key, info))
+    groups = await _rebuild(parity, data, number)
+    if isinstance(store, LocalStore):
+        await _repair_in_place(parity, data, number, groups)
+        return
+    sink = await store.create(info.key, SinkOptions(if_match=info.etag))
+    async with completing(sink), aclosing(_repaired(parity, data, number, groups)) as pieces:
+        async for piece in pieces:
+            await sink.write(piece)
+
+
 async def _prepare_in_place(store: ReadStore, key: str) -> None:
     """Carry out what an earlier repair has begun.
 
@@ -121,14 +144,13 @@ async def _prepare_in_place(store: ReadStore, key: str) -> None:
     if not isinstance(store, LocalStore):
         where = Where(key=store.url_of(key))
         raise UnsupportedError("only local files can be repaired in place", where=where, hint="name a new file")
-    await asyncio.to_thread(finish_in_place, key)
+    await asyncio.to_thread(finish_in_place, store.url_of(key))
 
 
-async def _repair_in_place(
-    path: str, parity: Sidecar, data: ProtectedBytes, number: int, groups: list[GroupRepair]
-) -> None:
+async def _repair_in_place(parity: Sidecar, data: ProtectedBytes, number: int, groups: list[GroupRepair]) -> None:
     """Write the rebuilt blocks into the file, when it is known that all of it is right then."""
-    if data.files[number] is None or any(group.moved.any() for group in groups):
+    file, member = data.files[number], data.index.members[number]
+    if file is None or any(group.moved.any() for group in groups):
         raise RepairError("bytes of the file are missing, or lie in other places", hint="name a new file")
     async with aclosing(_repaired(parity, data, number, groups)) as pieces:
         async for _ in pieces:
@@ -137,7 +159,7 @@ async def _repair_in_place(
     blocks = [block for group in groups for block in group.rebuilt_in(place)]
     if data.index.mirror is not None:
         blocks = [(0, data.index.mirror)]
-    await asyncio.to_thread(write_in_place, path, place.size, blocks)
+    await asyncio.to_thread(write_in_place, file.url, file.info, place.size, bytes.fromhex(member.digest), blocks)
 
 
 async def _write_anew(
