@@ -101,6 +101,8 @@ from resilient_pq.public_names import RunSummary as RunSummary
 from resilient_pq.public_names import Scan as Scan
 from resilient_pq.public_names import Schema as Schema
 from resilient_pq.public_names import SchemaError as SchemaError
+from resilient_pq.public_names import ScrubReport as ScrubReport
+from resilient_pq.public_names import ScrubbedFile as ScrubbedFile
 from resilient_pq.public_names import SortingColumn as SortingColumn
 from resilient_pq.public_names import SourceError as SourceError
 from resilient_pq.public_names import StoreError as StoreError
@@ -460,6 +462,9 @@ def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema:
 
 def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> ResumeInfo:
     """What is there of an object whose writer did not finish: its open uploads, and the object itself."""
+
+def scrub(urls: Location | Sequence[Location], state: str | os.PathLike[str], *, every: timedelta=..., budget: int | None=None, heal: bool=False, replica: Location | None=None, stop_after: timedelta | None=None, max_files: int=..., storage_options: Mapping[str, Any] | None=None, replica_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[ScrubReport], None] | None=None, run: RunFile | None=None) -> ScrubReport:
+    """Prove that the bytes of many objects are as they were, those first that were proven longest ago."""
 
 def seal(src: Location, dst: Location, *, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
     """Write a copy of a sound file of any writer that has a checksum on every page, and the records of our files."""

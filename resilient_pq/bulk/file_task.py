@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from resilient_pq.bulk.file_result import FileError, FileResult
+from resilient_pq.bulk.proof import ProofOrder
 from resilient_pq.bulk.scope import Place, shown_place
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores
@@ -38,6 +39,7 @@ class FileTask:
     near: tuple[Place, ...] = ()
     options: RecoverOptions = DEFAULT_RECOVER_OPTIONS
     refused: FileError | None = None
+    proof: ProofOrder | None = None
 
     @property
     def url(self) -> str:

@@ -112,7 +112,7 @@ def rpq(
     """Parquet files that survive the crash of their writer, the loss of their tail and the rot of their bytes.
 
     Results go to stdout, progress and hints to stderr. No verb ever asks a question, and none changes the file
-    it reads, but for `rpq repair --in-place`; `rpq check --quarantine` moves files.
+    it reads, but for `rpq repair --in-place` and `rpq scrub --heal`; `rpq check --quarantine` moves files.
     """
 
 

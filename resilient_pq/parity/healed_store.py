@@ -20,8 +20,9 @@ log = logging.getLogger("resilient_pq.parity")
 
 @dataclass(frozen=True, slots=True)
 class ExaminedBlocks:
-    """Blocks that are not whole in their place, and those of them that can be had all the same."""
+    """Blocks that were compared, those that are not whole in their place, and those of them that can be had anyway."""
 
+    num_blocks: int
     num_damaged: int
     num_repairable: int
 
@@ -64,7 +65,8 @@ class HealedStore(SubstituteStore):
         for group in groups:
             await group.examine()
         damaged = sum(group.num_damaged for group in groups)
-        return ExaminedBlocks(damaged, damaged - sum(group.num_not_rebuilt for group in groups))
+        num_blocks = sum(len(group.lost) for group in groups)
+        return ExaminedBlocks(num_blocks, damaged, damaged - sum(group.num_not_rebuilt for group in groups))
 
     @property
     def num_blocks_rebuilt(self) -> int:

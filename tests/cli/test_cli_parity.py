@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,33 @@ def test_more_damage_than_parity(file: Path, rpq_run: Callable[..., Any]) -> Non
     ended = rpq_run("repair", file, f"{file}.new")
     assert ended.code == ExitCode.DAMAGE and "cannot be rebuilt from the parity" in ended.err
     assert not Path(f"{file}.new").exists()
+
+
+def test_a_scrub_finds_rot_and_heals_it(file: Path, rpq_run: Callable[..., Any]) -> None:
+    rpq_run("protect", file)
+    scrub = ["scrub", file.parent, "--state", file.with_name("state"), "--budget", "50MB/s"]
+    ended = rpq_run(*scrub)
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    assert ended.words("proven") == ["2 of 2 objects; 2 of them new or changed"]
+    status = file.stat()
+    before = damage(file)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    ended = rpq_run(*scrub, "--every", "0s")
+    assert ended.code == ExitCode.DAMAGE and ended.words("rot")[0].startswith(f"{file}: bytes changed")
+    assert ended.words("next") == [f"rpq scrub {file.parent} --state {file.parent}/state --heal"]
+    document = rpq_run(*scrub, "--heal", "--json").document
+    assert (document["outcome"], document["damaged"][0]["healed"]) == ("healed", "parity")
+    assert file.read_bytes() == before
+    document = rpq_run(*scrub, "--json").document
+    assert (document["verb"], document["outcome"], document["num_damaged"], document["uploads"]) == (
+        "scrub",
+        "sound",
+        0,
+        [],
+    )
+
+
+def test_a_rate_that_is_none(file: Path, rpq_run: Callable[..., Any]) -> None:
+    for rate in ("fast", "0", "5/h"):
+        ended = rpq_run("scrub", file.parent, "--state", "state", "--budget", rate)
+        assert ended.code == ExitCode.USAGE and "--budget" in ended.err
