@@ -158,7 +158,7 @@ class OnCluster:
             if proof is not None and proof.bytes_per_second is not None:  # of all that are read at one time
                 at_once = self._most_lanes // _TASKS_EACH * AT_ONCE
                 proof = replace(proof, bytes_per_second=proof.bytes_per_second / at_once)
-            return FileOrder(task.verb, url, task.size, proof=proof)
+            return FileOrder(task.verb, url, task.size, proof=proof, deep=task.deep)
         if task.options.on_damage == "columns":
             raise SchemaError(
                 'on_damage="columns" is not done on a cluster: how many outputs a file has is not known before',

@@ -41,6 +41,7 @@ class FileOrder:
     is_free: bool = False  # whether nothing was at the place of the output before the run
     not_ours: frozenset[str] = frozenset()  # the uploads and the partial files that were open there before the run
     proof: ProofOrder | None = None  # what a scrub knows of it
+    deep: bool = False  # whether a check computes parity again
 
     @property
     def name(self) -> str:
@@ -90,7 +91,7 @@ async def _one(order: FileOrder, stores: Stores, outputs: Stores, *, again: bool
     if order.proof is not None:
         return await prove_one(order.url, order.proof, stores)
     if order.dst is None or order.options is None:
-        return await check_one(order.url, size=order.size, stores=stores)
+        return await check_one(order.url, size=order.size, deep=order.deep, stores=stores)
     options = order.options
     if again:
         try:

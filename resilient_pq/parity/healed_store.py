@@ -10,6 +10,7 @@ from resilient_pq.errors import FormatError, StoreError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.parity.group_repair import GroupRepair
+from resilient_pq.parity.group_shape import SMALL_BLOCK_BYTES
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
@@ -56,10 +57,14 @@ class HealedStore(SubstituteStore):
             return None
         return cls(store, info, sidecar, data, sidecar.member_number(info.key))
 
-    async def examine(self) -> ExaminedBlocks | None:
-        """Compare all blocks of the object with the sidecar; None where that has a copy instead of checksums."""
+    async def examine(self) -> ExaminedBlocks:
+        """Compare all blocks of the object with the sidecar, or with the copy in it."""
         if self._mirror is not None:
-            return None
+            size, mirror = SMALL_BLOCK_BYTES, self._mirror
+            data = await self._store.read_range(self._info.key, 0, self._info.size, pin=self._info)
+            places = range(0, max(len(mirror), len(data)), size)
+            damaged = sum(mirror[at : at + size] != data[at : at + size] for at in places)
+            return ExaminedBlocks(len(places), damaged, damaged)
         end = self._place.start + padded(self._place.size)
         groups = [each for each in self._groups if each.extent.start < end and self._place.start < each.extent.end]
         for group in groups:

@@ -193,7 +193,7 @@ async def _named_sidecar(
         raise NotFoundError(
             "there is no sidecar beside the file",
             where=Where(key=store.url_of(key)),
-            hint="name it with --sidecar (sidecar=)",
+            hint='give sidecar="URL"',
         )
     return found
 
