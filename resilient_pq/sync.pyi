@@ -369,7 +369,7 @@ class Writer:
         """About what the rows of the open row group take in memory; `flush` lets them go."""
     @property
     def soon_full(self) -> bool:
-        """Whether a quarter of the row groups is there that a file can have, or of the bytes of its footer."""
+        """Whether a quarter of the row groups is there that all readers take, or of the bytes of a footer."""
     @property
     def num_bytes_resent(self) -> int:
         """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
@@ -406,10 +406,10 @@ class Writer:
 def abort_upload(url: Location, *, upload_id: str | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> str:
     """Drop an upload that was left open, and all its parts: what it holds is lost."""
 
-def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: Progress | None=None) -> Report:
+def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: Progress | None=None) -> Report:
     """Read an object and say what is wrong with it; nothing is written."""
 
-def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
+def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
@@ -452,7 +452,7 @@ def recover_many(src: Location | Sequence[Location], dst: Location, *, only_dama
     """Recover the files of a folder into another one, as `recover` does each; the tree of folders stays."""
 
 def repair(src: Location, dst: Location | None=None, *, sidecar: Location | None=None, in_place: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Repair:
-    """Write a protected file anew, bit for bit as it was when its sidecar was made."""
+    """Write a protected file anew, bit for bit as it was written, or as it was when its sidecar was made."""
 
 def resume(url: str | os.PathLike[str] | tuple[WriteStore, str], *, upload_id: str | None=None, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[ResumeKeywords]) -> Writer:
     """Go on with a file that its writer left unfinished."""

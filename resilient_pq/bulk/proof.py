@@ -12,8 +12,9 @@ from resilient_pq.bulk.scope import Place, shown_place
 from resilient_pq.errors import FormatError, ObjectChangedError
 from resilient_pq.io import LocalStore, ReadStore, Stores
 from resilient_pq.io.resolve import Location
-from resilient_pq.parity.parity_check import examine_sidecar
+from resilient_pq.parity.parity_check import examine_parity
 from resilient_pq.parity.pinned_object import PinnedObject
+from resilient_pq.parity.repair import rebuilt_digest
 from resilient_pq.parity.sidecar import Sidecar
 from resilient_pq.parity.sidecar_index import SUFFIX as SIDECAR_SUFFIX
 from resilient_pq.recovery.check import check
@@ -100,7 +101,9 @@ async def _prove(place: Place, order: ProofOrder, pace: Pace) -> ProvenObject:
         return replace(proof, expected=expected)
     if expected is not None:
         return replace(proof, expected=expected, damage="bytes are not as they were when the object was protected")
-    return replace(proof, damage=_damage(await check((paced, key)), key))
+    damage = _damage(await check((paced, key)), key)
+    expected = None if damage is None else await rebuilt_digest(paced, info)
+    return replace(proof, damage=damage, expected=None if expected == digest else expected)
 
 
 async def _protected_digest(source: PinnedObject) -> str | None:
@@ -118,7 +121,7 @@ async def _protected_digest(source: PinnedObject) -> str | None:
 
 async def _damage_of_sidecar(source: PinnedObject) -> str | None:
     try:
-        examined = await examine_sidecar(await Sidecar.read(source.store, source.key))
+        examined = await examine_parity(await Sidecar.read(source.store, source.key))
     except FormatError as error:
         return error.message
     if examined.num_damaged:

@@ -13,6 +13,7 @@ from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.parity.group_encoder import GroupEncoder
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.healed_store import ExaminedBlocks
+from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
@@ -21,42 +22,31 @@ from resilient_pq.units import MiB
 _WINDOW_BYTES = 8 * MiB
 
 
-async def recompute_parity(store: ReadStore, info: ObjectInfo) -> ExaminedBlocks | None:
-    """The blocks of all parity of an object, and those that are not what its bytes give; None where it has none.
+async def recompute_parity(store: ReadStore, info: ObjectInfo) -> ExaminedBlocks:
+    """The blocks of all parity of an object, beside it and in it, and those that are not what its bytes give.
 
     Raises:
-        FormatError: A sidecar is damaged beyond use.
+        FormatError: The sidecar beside it is damaged beyond use.
     """
-    found = [await source(store, info) for source in PARITY_SOURCES]
-    there = [each for each in found if each is not None]
-    if not there:
-        return None
-    return ExaminedBlocks(sum(each.num_blocks for each in there), sum(each.num_damaged for each in there), 0)
+    source, found = PinnedObject(store, info.key, info), list[ExaminedBlocks]()
+    if (beside := await Sidecar.beside(store, info.key)) is not None:
+        found.append(await examine_parity(beside, await beside.members(store, info.key, source)))
+    if (inside := await find_inline(source)) is not None:
+        found.append(await examine_parity(inside, ProtectedBytes(inside.index, [source])))
+    return ExaminedBlocks(sum(each.num_blocks for each in found), sum(each.num_damaged for each in found), 0)
 
 
-async def _of_sidecar(store: ReadStore, info: ObjectInfo) -> ExaminedBlocks | None:
-    sidecar = await Sidecar.beside(store, info.key)
-    if sidecar is None:
-        return None
-    data = await sidecar.members(store, info.key, PinnedObject(store, info.key, info))
-    return await examine_sidecar(sidecar, data)
-
-
-#: Where parity of an object may be: each counts the blocks of what there is, recomputed from the bytes of the object.
-PARITY_SOURCES = (_of_sidecar,)
-
-
-async def examine_sidecar(sidecar: Sidecar, data: ProtectedBytes | None = None) -> ExaminedBlocks:
+async def examine_parity(parity: Sidecar, data: ProtectedBytes | None = None) -> ExaminedBlocks:
     """The blocks of parity, and those that are not what `data` gives; without data, those that fail their checksum."""
     num_blocks = num_damaged = 0
-    for record in sidecar.groups:
+    for record in parity.groups:
         shape = record.shape
         expected, known = record.block_crcs, record.known_shards
         if data is not None:
             expected, known = await _recomputed(record, data), np.ones_like(known)
         for shard in range(shape.num_parity):
             start = record.shards_offset + shard * shape.shard_bytes
-            stored = await sidecar.source.read(ByteRange(start, start + shape.shard_bytes))
+            stored = await parity.source.read(ByteRange(start, start + shape.shard_bytes))
             sums = await asyncio.to_thread(_sums, stored, shape.block_bytes)
             row = shape.num_data + shard
             num_damaged += int((sums != expected[row]).sum()) if known[row] else shape.num_columns
@@ -66,10 +56,11 @@ async def examine_sidecar(sidecar: Sidecar, data: ProtectedBytes | None = None) 
 
 async def _recomputed(record: GroupRecord, data: ProtectedBytes) -> NDArray[np.uint32]:
     """The CRC32 of each block, data and parity, as the data give them."""
-    encoder, extent = GroupEncoder(record.shape), record.extents[0]
-    for start in range(extent.start, extent.end, _WINDOW_BYTES):
-        piece = await data.read(ByteRange(start, min(start + _WINDOW_BYTES, extent.end)))
-        await asyncio.to_thread(encoder.add, piece)
+    encoder = GroupEncoder(record.shape)
+    for extent in record.extents:
+        for start in range(extent.start, extent.end, _WINDOW_BYTES):
+            piece = await data.read(ByteRange(start, min(start + _WINDOW_BYTES, extent.end)))
+            await asyncio.to_thread(encoder.add, piece)
     return (await asyncio.to_thread(encoder.finish)).block_crcs
 
 

@@ -1,10 +1,10 @@
-"""`repair`: a protected file rebuilt byte for byte from what is left of it and from its sidecar. An async shell."""
+"""`repair`: a protected file rebuilt byte for byte from what is left of it and of its parity. An async shell."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,12 @@ from resilient_pq.io import ObjectInfo, ReadStore, RetryPolicy, SinkOptions, Wri
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, place_of
-from resilient_pq.parity.group_repair import GroupRepair
+from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
+from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.protected_file import ProtectedFile
 from resilient_pq.parity.sidecar import Sidecar
 
 
@@ -29,7 +31,7 @@ class Repair:
     Attributes:
         url: The file that was repaired.
         output: The new file.
-        sidecar: Where the parity came from.
+        sidecar: Where the parity came from: the file itself where it lies inside it.
         size: Bytes of the new file.
         num_blocks: Blocks that have a checksum each.
         num_blocks_damaged: Those that were not whole in their place.
@@ -56,14 +58,16 @@ async def repair(
     retry: RetryPolicy | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Repair:
-    """Write a protected file anew, bit for bit as it was when its sidecar was made.
+    """Write a protected file anew, bit for bit as it was written, or as it was when its sidecar was made.
 
-    Nothing is written unless every byte is proven: by the checksum of its block, of its group, and of the whole file.
+    Nothing is written unless every byte is proven: by the checksum of its block, of its group, and, with a sidecar, of
+    the whole file.
 
     Args:
         src: The damaged file, which may also be missing: a URL, a path, or a pair of a store and a key in it.
         dst: Where the whole file is written; None with `in_place`.
-        sidecar: The sidecar that `protect` made; None is ``NAME.rpqparity`` beside `src`, or ``_folder.rpqparity``.
+        sidecar: The sidecar that `protect` made; None is ``NAME.rpqparity`` beside `src`, or ``_folder.rpqparity``, or,
+            where there is neither, the parity inside the file.
         in_place: Write the rebuilt blocks into the damaged file, which has to be a local one whose bytes lie in their
             places. Where this is interrupted, the next repair carries on.
         overwrite: Replace what is at `dst`.
@@ -75,7 +79,7 @@ async def repair(
         RepairError: More is lost than the parity can rebuild; the message says how much. Or the bytes of a file that is
             to be repaired in place are elsewhere in it.
         SchemaError: Neither `dst` nor `in_place` is given, or both.
-        NotFoundError: There is no sidecar.
+        NotFoundError: There is no parity.
         FormatError: The sidecar is damaged beyond use.
         AlreadyExistsError: `dst` exists.
         StoreError: The store could not give or take bytes.
@@ -87,50 +91,56 @@ async def repair(
         store, key = await stack.enter_async_context(place_of(src, options))
         if dst is None:
             await _prepare_in_place(store, key)
-        parity = await _named_sidecar(store, key, sidecar, options, stack)
-        number = parity.member_number(key)
-        data = await parity.members(store, key)
+        file = await _protected_file(store, key, sidecar, options, stack)
         with located(Where(key=store.url_of(key))):
-            groups = await _rebuild(parity, data, number)
+            await _rebuild(file)
             if dst is None:
-                await _repair_in_place(parity, data, number, groups)
+                await _repair_in_place(file, file.digest)
                 output = store.url_of(key)
             else:
                 to_store, to_key = await stack.enter_async_context(place_of(dst, options))
-                file = data.files[number]
-                permissions = None if file is None else permissions_of([file.info])
+                permissions = permissions_of(found.info for found in file.data.files if found is not None)
                 target = Target(to_store, to_key, overwrite, permissions=permissions)
-                await _write_anew(target, parity, data, number, groups, progress)
+                await _write_anew(target, file, progress)
                 output = target.url
         return Repair(
             url=store.url_of(key),
             output=output,
-            sidecar=parity.source.url,
-            size=parity.index.members[number].size,
-            num_blocks=sum(len(group.lost) for group in groups),
-            num_blocks_damaged=sum(group.num_damaged for group in groups),
-            num_blocks_rebuilt=sum(len(group.rebuilt) for group in groups),
+            sidecar=file.parity.source.url,
+            size=file.place.size,
+            num_blocks=sum(len(group.lost) for group in file.groups),
+            num_blocks_damaged=file.num_damaged,
+            num_blocks_rebuilt=file.num_rebuilt,
         )
 
 
+async def rebuilt_digest(store: ReadStore, info: ObjectInfo) -> str | None:
+    """The digest that an object had by the parity inside it; None where that does not prove it."""
+    view = await HealedStore.find(store, info, thorough=True)
+    if view is None or not view.file.parity.is_inline:
+        return None
+    with suppress(RepairError):
+        await _rebuild(view.file)
+        return await _digest(view.file, "")
+    return None
+
+
 async def repair_here(store: WriteStore, info: ObjectInfo, digest: str) -> None:
-    """Rebuild an object in its own place, if its parity was made of the bytes that have this digest.
+    """Rebuild an object in its own place, if its parity makes the bytes that have this digest.
 
     Raises:
-        RepairError: It was not, there is none, or more is lost than it can rebuild.
+        RepairError: It does not, there is none, or more is lost than it can rebuild.
         ObjectChangedError: The object is another version by now.
     """
-    parity = await Sidecar.beside(store, info.key)
-    number = None if parity is None else parity.member_number(info.key)
-    if parity is None or number is None or parity.index.members[number].digest != digest:
+    view = await HealedStore.find(store, info, thorough=True)
+    if view is None or view.file.digest not in ("", digest):
         raise RepairError("there is no parity of these bytes", where=Where(key=store.url_of(info.key)))
-    data = await parity.members(store, info.key, PinnedObject(store, info.key, info))
-    groups = await _rebuild(parity, data, number)
+    await _rebuild(view.file)
     if isinstance(store, LocalStore):
-        await _repair_in_place(parity, data, number, groups)
+        await _repair_in_place(view.file, digest)
         return
     sink = await store.create(info.key, SinkOptions(if_match=info.etag))
-    async with completing(sink), aclosing(_repaired(parity, data, number, groups)) as pieces:
+    async with completing(sink), aclosing(_repaired(view.file, digest)) as pieces:
         async for piece in pieces:
             await sink.write(piece)
 
@@ -147,101 +157,97 @@ async def _prepare_in_place(store: ReadStore, key: str) -> None:
     await asyncio.to_thread(finish_in_place, store.url_of(key))
 
 
-async def _repair_in_place(parity: Sidecar, data: ProtectedBytes, number: int, groups: list[GroupRepair]) -> None:
+async def _repair_in_place(file: ProtectedFile, digest: str) -> None:
     """Write the rebuilt blocks into the file, when it is known that all of it is right then."""
-    file, member = data.files[number], data.index.members[number]
-    if file is None or any(group.moved.any() for group in groups):
+    source = file.data.files[file.number]
+    if source is None or any(group.moved.any() for group in file.groups):
         raise RepairError("bytes of the file are missing, or lie in other places", hint="name a new file")
-    async with aclosing(_repaired(parity, data, number, groups)) as pieces:
-        async for _ in pieces:
-            pass
-    place = data.index.places[number]
-    blocks = [block for group in groups for block in group.rebuilt_in(place)]
-    if data.index.mirror is not None:
-        blocks = [(0, data.index.mirror)]
-    await asyncio.to_thread(write_in_place, file.url, file.info, place.size, bytes.fromhex(member.digest), blocks)
+    made = bytes.fromhex(await _digest(file, digest))
+    await asyncio.to_thread(write_in_place, source.url, source.info, file.place.size, made, list(file.changed()))
 
 
-async def _write_anew(
-    target: Target,
-    parity: Sidecar,
-    data: ProtectedBytes,
-    number: int,
-    groups: list[GroupRepair],
-    progress: Callable[[int, int], None] | None,
-) -> None:
+async def _write_anew(target: Target, file: ProtectedFile, progress: Callable[[int, int], None] | None) -> None:
     """Write the whole file to another place."""
-    for source in (*filter(None, data.files), parity.source):
+    for source in (*filter(None, file.data.files), file.parity.source):
         await check_other(source.address, target)
     await check_free(target)
     sink = await target.store.create(target.key, target.options)
-    async with completing(sink), aclosing(_repaired(parity, data, number, groups)) as pieces:
+    async with completing(sink), aclosing(_repaired(file, file.digest)) as pieces:
         async for piece in pieces:
             await sink.write(piece)
             if progress is not None:
-                progress(sink.position, data.index.members[number].size)
+                progress(sink.position, file.place.size)
 
 
-async def _named_sidecar(
+async def _protected_file(
     store: ReadStore, key: str, sidecar: Location | None, options: Mapping[str, Any] | None, stack: AsyncExitStack
-) -> Sidecar:
-    """The sidecar that was named, or the one beside the file, or that of its folder."""
+) -> ProtectedFile:
+    """The file with the sidecar that was named, with its own parity, or with the sidecar beside it or of its folder."""
     if sidecar is not None:
-        return await Sidecar.read(*await stack.enter_async_context(place_of(sidecar, options)))
-    found = await Sidecar.beside(store, key)
-    if found is None:
-        raise NotFoundError(
-            "there is no sidecar beside the file",
-            where=Where(key=store.url_of(key)),
-            hint='give sidecar="URL"',
-        )
-    return found
+        parity = await Sidecar.read(*await stack.enter_async_context(place_of(sidecar, options)))
+        return ProtectedFile(parity, await parity.members(store, key), parity.member_number(key))
+    beside = await Sidecar.beside(store, key)
+    if beside is not None:
+        return ProtectedFile(beside, await beside.members(store, key), beside.member_number(key))
+    with suppress(NotFoundError):
+        source = await PinnedObject.find(store, key)
+        inside = await find_inline(source, thorough=True)
+        if inside is not None:
+            return ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0)
+    raise NotFoundError(
+        "there is no sidecar beside the file, and no parity in it",
+        where=Where(key=store.url_of(key)),
+        hint='give sidecar="URL"',
+    )
 
 
-async def _rebuild(parity: Sidecar, data: ProtectedBytes, number: int) -> list[GroupRepair]:
-    """The groups that a file lies in, with all their blocks.
+async def _rebuild(file: ProtectedFile) -> None:
+    """Compare all blocks of a file, and rebuild those that are lost.
 
     Raises:
-        RepairError: Some blocks cannot be rebuilt.
+        RepairError: Some cannot be rebuilt.
     """
-    place = data.index.places[number]
-    groups = [
-        GroupRepair(record, data, parity.source)
-        for record in parity.groups
-        if record.extents[0].start < place.end and place.start < record.extents[0].end
-    ]
-    for group in groups:
-        await group.examine()
-    if missing := sum(group.num_not_rebuilt for group in groups):
-        lost = sum(int(group.lost.sum()) for group in groups)
+    await file.examine()
+    where = Where(key=file.parity.source.url)
+    if missing := file.num_not_rebuilt:
+        lost = sum(int(group.lost.sum()) for group in file.groups)
         raise RepairError(
             f"damaged blocks: {lost:,}, of which {missing:,} cannot be rebuilt from the parity",
-            where=Where(key=parity.source.url),
+            where=where,
             hint="rpq recover keeps the rows that are whole",
         )
-    return groups
+    if not all(group.is_proven for group in file.groups):
+        raise RepairError("the blocks are whole, and the bytes are not those that the parity was made of", where=where)
+    if file.parity.is_inline and await file.remake_last_parity() is None:
+        raise RepairError(
+            "the end of the file is lost, with the record of its last parity group",
+            where=where,
+            hint="rpq recover keeps the rows that are whole",
+        )
 
 
-async def _repaired(
-    parity: Sidecar, data: ProtectedBytes, number: int, groups: list[GroupRepair]
-) -> AsyncGenerator[memoryview, None]:
-    """The bytes of the file as they were written.
+async def _repaired(file: ProtectedFile, digest: str) -> AsyncGenerator[memoryview, None]:
+    """The bytes of the file as they were written; an empty digest fits any.
 
     Raises:
-        RepairError: They are not those that the sidecar was made of.
+        RepairError: They do not have the digest.
     """
-    member, place, digest = data.index.members[number], data.index.places[number], xxhash.xxh3_128()
-    if data.index.mirror is not None:
-        digest.update(data.index.mirror)
-        yield memoryview(data.index.mirror)
-    for group in groups:
-        async with aclosing(group.pieces(place)) as pieces:
-            async for piece in pieces:
-                digest.update(piece)
-                yield piece
-    if digest.hexdigest() != member.digest:
+    made = xxhash.xxh3_128()
+    async with aclosing(file.pieces(file.place)) as pieces:
+        async for piece in pieces:
+            made.update(piece)
+            yield piece
+    if digest and made.hexdigest() != digest:
         raise RepairError(
             "the blocks are whole, and the file is not the one that the sidecar was made of",
-            where=Where(key=parity.source.url),
+            where=Where(key=file.parity.source.url),
             hint="make a new sidecar with rpq protect",
         )
+
+
+async def _digest(file: ProtectedFile, digest: str) -> str:
+    made = xxhash.xxh3_128()
+    async with aclosing(_repaired(file, digest)) as pieces:
+        async for piece in pieces:
+            made.update(piece)
+    return made.hexdigest()

@@ -102,9 +102,9 @@ async def _with_recomputed(source: DamagedObject, report: Report) -> Report:
     except FormatError as error:
         wrong = f"its parity is lost: {error.message}"
     else:
-        if parity is None or not parity.num_damaged:
-            return replace(report, parity_blocks=0 if parity is None else parity.num_blocks)
         report = replace(report, parity_blocks=parity.num_blocks)
+        if not parity.num_damaged:
+            return report
         wrong = f"{parity.num_damaged:,} of {parity.num_blocks:,} blocks of its parity belong to other bytes"
     finding = Finding(Damage.UNVERIFIED, wrong, Where(), costs_rows=False)
     following = (*command("protect", source.url), "--overwrite")

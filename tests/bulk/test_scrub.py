@@ -211,6 +211,19 @@ async def test_an_object_that_is_replaced_while_it_is_healed_stays(
     assert report.damaged[0].healed is None and store._objects["lake/a.parquet"][1] == newer
 
 
+def test_a_file_with_parity_inside_heals_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    sync.write(path, {"x": np.random.default_rng(1).random(20_000)}, parity="10%")
+    whole = path.read_bytes()
+    sync.scrub(path.parent, tmp_path / "known")
+    for state in ("known", "new"):
+        rot(path, 20_000)
+        report = sync.scrub(path.parent, tmp_path / state, heal=True, every=ALWAYS)
+        assert [(each.outcome, each.healed) for each in report.damaged] == [("rot", "parity")]
+        assert path.read_bytes() == whole
+
+
 def test_a_state_that_is_torn_or_changed_never_makes_rot(scrub: Any, lake: Path) -> None:
     scrub()
     state = lake.parent / "state"
