@@ -8,8 +8,10 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import xxhash
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, RepairError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.io import ObjectInfo, ReadStore, RetryPolicy, SinkOptions, WriteStore, with_retry
 from resilient_pq.io.local_store import LocalStore
@@ -95,6 +97,7 @@ async def repair(
         with located(Where(key=store.url_of(key))):
             await _rebuild(file)
             if dst is None:
+                await _refuse_newer(file)
                 await _repair_in_place(file, file.digest)
                 output = store.url_of(key)
             else:
@@ -155,6 +158,15 @@ async def _prepare_in_place(store: ReadStore, key: str) -> None:
         where = Where(key=store.url_of(key))
         raise UnsupportedError("only local files can be repaired in place", where=where, hint="name a new file")
     await asyncio.to_thread(finish_in_place, store.url_of(key))
+
+
+async def _refuse_newer(file: ProtectedFile) -> None:
+    """Refuse to replace a file by the copy in its sidecar where most of it is other."""
+    source, mirror = file.data.files[file.number], np.frombuffer(file.mirror or b"", np.uint8)
+    if source is not None and len(mirror):
+        there = np.frombuffer(await source.read(ByteRange(0, min(source.info.size, len(mirror)))), np.uint8)
+        if np.count_nonzero(there == mirror[: len(there)]) < len(mirror) // 2:
+            raise RepairError("most of it is other: it may be another version of the file", hint="name a new file")
 
 
 async def _repair_in_place(file: ProtectedFile, digest: str) -> None:

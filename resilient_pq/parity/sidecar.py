@@ -120,9 +120,12 @@ async def _read(source: PinnedObject) -> Sidecar:
 
 async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:
     """The header of the record at a place; None where none is, or where its payload would not fit into the sidecar."""
-    if offset + HEADER_SIZE > source.info.size:
+    if not 0 <= offset <= source.info.size - HEADER_SIZE:
         return None
-    header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))
+    return _fitting(parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE))), offset, source)
+
+
+def _fitting(header: RecordHeader | None, offset: int, source: PinnedObject) -> RecordHeader | None:
     if header is None or header.offset != offset or header.payload_size > _MAX_PAYLOAD:
         return None
     return header if header.end <= source.info.size else None
@@ -130,8 +133,10 @@ async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:
 
 async def _index(source: PinnedObject, headers: list[RecordHeader | None]) -> SidecarIndex | None:
     """The first index that is whole."""
+    left = 2 * source.info.size  # both copies; hostile headers may name the same bytes again and again
     for header in headers:
-        if header is not None and header.kind == RecordKind.SIDECAR_INDEX:
+        if header is not None and header.kind == RecordKind.SIDECAR_INDEX and header.payload_size <= left:
+            left -= header.payload_size
             payload = await source.read(ByteRange(header.payload_offset, header.end))
             if header.holds(payload):
                 return SidecarIndex.unpack(bytes(payload))
@@ -155,9 +160,10 @@ async def _search(source: PinnedObject) -> list[RecordHeader | None]:
     """The headers of all records of a sidecar, wherever they lie."""
     found: list[RecordHeader | None] = []
     for start in range(0, source.info.size, _SEARCHED_BYTES):
-        end = min(start + _SEARCHED_BYTES + len(RECORD_MAGIC) - 1, source.info.size)
+        end = min(start + _SEARCHED_BYTES + HEADER_SIZE - 1, source.info.size)
         window = await source.read(ByteRange(start, end))
-        found += [await _header(source, start + int(at)) for at in find_all(window, RECORD_MAGIC)]
+        places = find_all(window, RECORD_MAGIC).tolist()
+        found += [_fitting(parse_header(window[at : at + HEADER_SIZE]), start + at, source) for at in places]
     return found
 
 
