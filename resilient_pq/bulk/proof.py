@@ -96,7 +96,7 @@ async def _prove(place: Place, order: ProofOrder, pace: Pace) -> ProvenObject:
         return proof
     if key.endswith(SIDECAR_SUFFIX):
         return replace(proof, damage=await _damage_of_sidecar(source))
-    expected = await _protected_digest(source)
+    expected = await protected_digest(source)
     if expected == digest:
         return replace(proof, expected=expected)
     if expected is not None:
@@ -106,7 +106,7 @@ async def _prove(place: Place, order: ProofOrder, pace: Pace) -> ProvenObject:
     return replace(proof, damage=damage, expected=None if expected == digest else expected)
 
 
-async def _protected_digest(source: PinnedObject) -> str | None:
+async def protected_digest(source: PinnedObject) -> str | None:
     """The digest of this version of an object in the sidecar beside it; None where that is of another version."""
     try:
         sidecar = await Sidecar.beside(source.store, source.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -110,12 +111,14 @@ async def _read(source: PinnedObject) -> Sidecar:
         index = await _index(source, headers)
     if index is None:
         raise FormatError("it is no sidecar, or its index is lost", where=where, hint="rpq protect makes a sidecar")
-    groups = [await _group(source, *copies) for copies in index.groups]
-    if None in groups:
-        raise FormatError("both records of a parity group are damaged", where=where)
-    whole = tuple(group for group in groups if group is not None)
-    _check_extents(index, whole, where)
-    return Sidecar(source, index, whole)
+    groups: list[GroupRecord] = []
+    for copies in index.groups:
+        group = await _group(source, *copies)
+        if group is None or group.number != len(groups):
+            raise FormatError("both records of a parity group are damaged", where=where)
+        groups.append(group)
+    _check_extents(index, groups, where)
+    return Sidecar(source, index, tuple(groups))
 
 
 async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:
@@ -167,12 +170,12 @@ async def _search(source: PinnedObject) -> list[RecordHeader | None]:
     return found
 
 
-def _check_extents(index: SidecarIndex, groups: tuple[GroupRecord, ...], where: Where) -> None:
+def _check_extents(index: SidecarIndex, groups: Sequence[GroupRecord], where: Where) -> None:
     """Refuse groups that do not cover the files that the index names, one behind the other."""
     total = sum(padded(member.size) for member in index.members)
     ends = [0]
-    for number, group in enumerate(groups):
-        if group.number != number or group.extents != (ByteRange(ends[-1], ends[-1] + group.shape.num_bytes),):
+    for group in groups:
+        if group.extents != (ByteRange(ends[-1], ends[-1] + group.shape.num_bytes),):
             raise FormatError("the parity groups do not follow each other", where=where)
         ends.append(group.extents[0].end)
     if index.mirror is None and ends[-1] != total:
