@@ -92,18 +92,20 @@ async def _prove(place: Place, order: ProofOrder, pace: Pace) -> ProvenObject:
     proof = ProvenObject(version or "", info.size, digest, None, expected)
     if proof.is_rot:
         return replace(proof, damage="bytes changed, and the version of the object did not")
-    if digest == order.digest:
-        return proof
-    if key.endswith(SIDECAR_SUFFIX):
+    return proof if digest == order.digest else await _as_first_seen(proof, source)
+
+
+async def _as_first_seen(proof: ProvenObject, source: PinnedObject) -> ProvenObject:
+    """What a version is that was not proven before: by its sidecar, or by the checksums in it."""
+    if source.key.endswith(SIDECAR_SUFFIX):
         return replace(proof, damage=await _damage_of_sidecar(source))
     expected = await protected_digest(source)
-    if expected == digest:
-        return replace(proof, expected=expected)
     if expected is not None:
-        return replace(proof, expected=expected, damage="bytes are not as they were when the object was protected")
-    damage = _damage(await check((paced, key)), key)
-    expected = None if damage is None else await rebuilt_digest(paced, info)
-    return replace(proof, damage=damage, expected=None if expected == digest else expected)
+        wrong = "bytes are not as they were when the object was protected"
+        return replace(proof, expected=expected, damage=None if expected == proof.digest else wrong)
+    damage = _damage(await check((source.store, source.key)), source.key)
+    expected = None if damage is None else await rebuilt_digest(source.store, source.info)
+    return replace(proof, damage=damage, expected=None if expected == proof.digest else expected)
 
 
 async def protected_digest(source: PinnedObject) -> str | None:
