@@ -9,6 +9,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
+from resilient_pq.parity.group_shape import SMALL_BLOCK_BYTES
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
@@ -20,11 +21,12 @@ log = logging.getLogger("resilient_pq.parity")
 
 @dataclass(frozen=True, slots=True)
 class ExaminedBlocks:
-    """Blocks that are not whole in their place, those of them that can be had all the same, and if that is the file."""
+    """Blocks that were compared, those not whole in their place, those of them that can be had, and if that is all."""
 
+    num_blocks: int
     num_damaged: int
     num_repairable: int
-    may_be_repaired: bool
+    may_be_repaired: bool = False
 
 
 class HealedStore(SubstituteStore):
@@ -76,21 +78,25 @@ class HealedStore(SubstituteStore):
             return None
         return cls(store, info, ProtectedFile(sidecar, data, sidecar.member_number(info.key)))
 
-    async def examine(self) -> ExaminedBlocks | None:
-        """Compare all blocks of the object with their checksums; None where a sidecar has a copy instead of them."""
+    async def examine(self) -> ExaminedBlocks:
+        """Compare all blocks of the object with their checksums, or with the copy in a sidecar."""
         if self.file.mirror is not None:
-            return None
+            size, mirror = SMALL_BLOCK_BYTES, self.file.mirror
+            data = await self._store.read_range(self._info.key, 0, self._info.size, pin=self._info)
+            places = range(0, max(len(mirror), len(data)), size)
+            damaged = sum(mirror[at : at + size] != data[at : at + size] for at in places)
+            return ExaminedBlocks(len(places), damaged, damaged, True)
         await self.file.examine()
         has_end = not self.file.parity.is_inline or await self.file.remake_last_parity()
         damaged, lost = self.file.num_damaged, self.file.num_not_rebuilt
-        return ExaminedBlocks(damaged, damaged - lost, has_end and not lost)
+        num_blocks = sum(len(group.lost) for group in self.file.groups)
+        return ExaminedBlocks(num_blocks, damaged, damaged - lost, has_end and not lost)
 
     async def rebuild(self) -> bool:
         """Rebuild all that can be; whether this is the object as it was written, and not as it lies."""
         examined = await self.examine()
-        if examined is None:
-            return self.is_bound
-        return (self.is_bound or all(group.is_proven for group in self.file.groups)) and examined.num_repairable > 0
+        is_right = self.file.mirror is None and all(group.is_proven for group in self.file.groups)
+        return (self.is_bound or is_right) and examined.num_repairable > 0
 
     @property
     def num_blocks_rebuilt(self) -> int:

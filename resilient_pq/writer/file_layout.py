@@ -24,6 +24,7 @@ from resilient_pq.format.file_metadata import (
     StoredSortingColumn,
 )
 from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.kernels.reference.integers import varint_bytes
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.page_sums import with_sums
 from resilient_pq.format.resilience_records import (
@@ -39,6 +40,7 @@ from resilient_pq.format.resilience_records import (
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
+from resilient_pq.writer import cut_policy
 
 Buffers = Sequence[Any]
 
@@ -186,7 +188,7 @@ class FileLayout:
             sorting_columns=sorting_columns,
             file_offset=_first_page(columns),
             total_compressed_size=sum([chunk.size for chunk in chunks]),
-            ordinal=len(self.row_groups),
+            ordinal=ordinal if (ordinal := len(self.row_groups)) < cut_policy.MAX_ROW_GROUPS else None,
         )
         payload = compact_protocol.encode(RowGroupRecord(row_group, [_copies(chunk) for chunk in chunks]))
         offset = self.offset
@@ -286,6 +288,8 @@ class FileLayout:
                     chunk.offset_index_offset, chunk.offset_index_length = offset_index_at, len(offset_index)
                     offset_index_at += len(offset_index)
                 _add_sums(chunk, column_index, offset_index)
+            if len(self.row_groups) > cut_policy.MAX_ROW_GROUPS:
+                row_group.ordinal = None
             serialized.append(compact_protocol.encode(row_group))
         return serialized
 
@@ -297,7 +301,10 @@ class FileLayout:
         return record
 
     def _checkpoint_footer(self) -> bytes:
-        return self._footer([laid.serialized for laid in self.row_groups], "in-progress", {})
+        serialized = [laid.serialized for laid in self.row_groups]
+        if len(serialized) > cut_policy.MAX_ROW_GROUPS:
+            serialized = [_without_ordinal(row_group, ordinal) for ordinal, row_group in enumerate(serialized)]
+        return self._footer(serialized, "in-progress", {})
 
     def _footer(self, row_groups: Sequence[bytes], state: str, extra: Mapping[str, str]) -> bytes:
         key_value = {
@@ -320,6 +327,12 @@ class FileLayout:
                 created_by=self._created_by,
             )
         )
+
+
+def _without_ordinal(row_group: bytes, ordinal: int) -> bytes:
+    """The metadata of a row group without its last field, which either all row groups of a footer have or none."""
+    field = b"\x14" + varint_bytes(2 * ordinal) + b"\0"  # the next field, of type i16, zigzag; then the end
+    return row_group.removesuffix(field) + b"\0" if row_group.endswith(field) else row_group
 
 
 def _first_page(chunks: Sequence[ColumnChunk]) -> int | None:
