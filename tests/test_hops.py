@@ -14,7 +14,7 @@ MOST = {
     "read": (34, 164),
     "write": (58, 350),
     "read with a filter": (56, 309),
-    "recover": (81, 426),
+    "recover": (86, 450),
 }
 
 

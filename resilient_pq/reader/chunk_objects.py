@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import located
+from resilient_pq.format.footer import PARITY_KEY
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import (
     FetchCounters,
@@ -72,7 +73,7 @@ class ChunkObjects:
         self._store = store
         self._info = info
         self.contents = contents
-        if contents.parity:  # which is of no use to a read without damage
+        if PARITY_KEY in contents.key_value:  # parity is of no use to a read without damage
             options = replace(options, merge=replace(options.merge, never_over=contents.parity))
         self.options = options
         self._counters = counters

@@ -73,7 +73,7 @@ class Contents:
     def parity(self) -> tuple[ByteRange, ...]:
         """Where parity lies inside the file."""
         text = None if self.state is None else self.key_value.get(footer.PARITY_KEY)
-        return tuple(footer.parity_places(text or "", self.footer.start))
+        return tuple(footer.parity_places(text, self.footer.start)) if text else ()
 
     @property
     def metadata(self) -> FileMetaData:

@@ -206,30 +206,42 @@ class _Request:
     options: SalvageOptions
     only_damaged: bool
     only_sound: bool = False
-    tried_parity: bool = False
     again: tuple[str, ...] = ()
 
 
 async def _recover(reconstruction: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
     """The report; None where only what is sound was to be copied, and it is not."""
     unread = not request.verify and may_be_unread(reconstruction, request.target)
-    if reconstruction.error is not None and not request.tried_parity:
+    output = None
+    if reconstruction.error is None:
+        output = await _examine(reconstruction, request, progress, unread=unread)
+    if output is None or not output.sound:
+        if request.only_sound:
+            return None
         healed = await read_through_parity(reconstruction, only_ended=unread)
-        reconstruction, request = healed or reconstruction, replace(request, tried_parity=True)
-        unread = unread and healed is None
+        if healed is not None or output is None:
+            output = await _examine(healed or reconstruction, request, progress, unread=unread)
+    report = await _write(output, request, progress)
+    if report is None:  # it has to be read after all, and then it is compared
+        return await _recover(reconstruction, replace(request, verify=True), progress)
+    return report
+
+
+async def _examine(
+    reconstruction: Reconstruction, request: _Request, progress: Progress | None, *, unread: bool
+) -> OutputContents:
+    """What of a file can be kept."""
     _refuse_without_rows(reconstruction)
+    unread = unread and not reconstruction.source.rebuilt
     verification = await verify_data(reconstruction, request.options, progress, unread=unread)
-    reconstruction = verification.reconstruction
-    num_chunks = reconstruction.num_chunks
-    output = await off_loop(num_chunks, _choose_output, reconstruction, verification, request.on_damage)
-    if request.only_sound and not output.sound:
-        return None
-    if not output.sound and not request.tried_parity:
-        healed = await read_through_parity(reconstruction, only_ended=unread)
-        if healed is not None:
-            return await _recover(healed, replace(request, tried_parity=True), progress)
+    found, num_chunks = verification.reconstruction, verification.reconstruction.num_chunks
+    return await off_loop(num_chunks, _choose_output, found, verification, request.on_damage)
+
+
+async def _write(output: OutputContents, request: _Request, progress: Progress | None) -> Report | None:
+    """Write what can be kept; None where bytes have to be read that were to be copied unread."""
     _refuse_losses(output, request)
-    report = await off_loop(num_chunks, _report, output, request)
+    report = await off_loop(output.reconstruction.num_chunks, _report, output, request)
     if request.only_damaged and report.outcome is Outcome.SOUND:
         return replace(report, next=(), kept=Kept(None, 0, 0, 0))
     if request.on_damage is OnDamage.COLUMNS and not output.sound:
@@ -237,9 +249,7 @@ async def _recover(reconstruction: Reconstruction, request: _Request, progress: 
     if request.only_damaged:
         await check_free(request.target)
     copied = await publish(output, request.target, progress)
-    if copied is None:  # it has to be read after all, and then it is compared
-        return await _recover(reconstruction, replace(request, verify=True), progress)
-    return await _report_copied(report, copied, request.target)
+    return None if copied is None else await _report_copied(report, copied, request.target)
 
 
 async def _publish_columns(output: OutputContents, target: Target, report: Report) -> Report:
@@ -267,9 +277,6 @@ async def _find_open_uploads(store: WriteStore, keys: Collection[str]) -> tuple[
     for note in notes:
         log.warning("%s", note)
     return notes
-
-
-# -- decisions -------------------------------------------------------------------------------------
 
 
 def _refuse_without_rows(reconstruction: Reconstruction) -> None:

@@ -128,7 +128,8 @@ def _belongs(run: ByteRange, useful: int, wanted: ByteRange, options: MergeOptio
     """Whether `wanted` joins a run that has `useful` wanted bytes so far."""
     gap = wanted.start - run.end
     span = wanted.end - run.start
-    if span > options.block_bytes or _lies_between(options.never_over, run.end, wanted.start):
+    apart = options.never_over and _lies_between(options.never_over, run.end, wanted.start)
+    if span > options.block_bytes or apart:
         return False
     return gap <= options.always_gap or (gap <= options.wide_gap and span <= options.max_waste * (useful + wanted.size))
 
