@@ -6,19 +6,23 @@ import atexit
 import functools
 import inspect
 import os
+import pathlib
 import re
 import threading
 import warnings
 import weakref
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, SupportsIndex
 
 import nanoarrow
 
+import resilient_pq
 from resilient_pq.arrow.c_stream import lazy_stream
 from resilient_pq.arrow.types.field import Field
+from resilient_pq.io.local_store import LocalStore
 from resilient_pq.loop_portal import portal as _loop
 from resilient_pq.public_names import *
 from resilient_pq.writer.lifecycle import WriterLifecycle
@@ -75,7 +79,10 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return _adapt(function(*args, **kwargs))
+        given = _adapt(function(*args, **kwargs))
+        if isinstance(given, BlockingFile) and function is resilient_pq.open:
+            given._opened_with = args, kwargs
+        return given
 
     call.__doc__ = said(function.__doc__)
     if inspect.isfunction(function):
@@ -140,6 +147,10 @@ class Blocking:
     def __dir__(self) -> list[str]:
         """The names of the asynchronous object."""
         return dir(self._target)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Refuse: what a writer or a data set has under way cannot go to another process."""
+        raise UnsupportedError(f"a {type(self).__name__} cannot be pickled", hint="pickle its URL, and open that")
 
     def __repr__(self) -> str:
         """As the asynchronous object shows itself."""
@@ -293,6 +304,67 @@ class BlockingReader(Blocking):
         return self.batches().__arrow_c_stream__()
 
 
+class BlockingFile(BlockingReader):
+    """A `File` whose methods block. It can be pickled: it is opened again where it is first used."""
+
+    _target: File
+    #: The arguments of the `open` that gave it.
+    _opened_with: tuple[tuple[Any, ...], Mapping[str, Any]] | None = None
+    #: The URL, the other arguments of `open`, and the version, once it was pickled.
+    _pickled: tuple[str | os.PathLike[str], Mapping[str, Any], ObjectInfo] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """As of the asynchronous file, which an unpickled one opens now."""
+        if name != "_target" or self._pickled is None:
+            return super().__getattr__(name)
+        url, options, pin = self._pickled
+        self._target = _loop.run(_open_pinned(url, options, pin))
+        return self._target
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """What opens the same version again: the arguments of `open`, storage options included, and that version.
+
+        Raises:
+            UnsupportedError: It was not opened by a URL or a path.
+        """
+        if self._pickled is None:
+            args, kwargs = self._opened_with or ((None,), {})
+            options = dict(inspect.signature(resilient_pq.open).bind(*args, **kwargs).arguments)
+            url = options.pop("url")
+            if not isinstance(url, str | os.PathLike):
+                raise UnsupportedError(
+                    "a file can be pickled only where `open` was given its URL or path",
+                    where=Where(key=self._target.url),
+                    hint="pickle the table that `read` gives",
+                )
+            store, key = self._target.place
+            if isinstance(store, LocalStore):  # another process may have another working directory
+                url = pathlib.Path(key).absolute()
+            self._pickled = url, options, self._target.info
+        return _unpickled, self._pickled
+
+
+def _unpickled(url: str | os.PathLike[str], options: Mapping[str, Any], pin: ObjectInfo) -> BlockingFile:
+    """A pickled file, which is not opened yet."""
+    twin: Any = TWINS[File]
+    file: BlockingFile = twin.__new__(twin)
+    file._pickled = url, options, pin
+    return file
+
+
+async def _open_pinned(url: str | os.PathLike[str], options: Mapping[str, Any], pin: ObjectInfo) -> File:
+    """Open the version that a pickled file was of.
+
+    Raises:
+        ObjectChangedError: The object was replaced.
+    """
+    file = await resilient_pq.open(url, **options)
+    if replace(file.info, key=pin.key) == pin:
+        return file
+    await file.close()
+    raise ObjectChangedError("the object was replaced after the file was pickled", where=Where(key=file.url))
+
+
 def _twin(kind: type, base: type[Blocking]) -> type[Blocking]:
     """The class of an asynchronous object for callers that block, under the same name."""
     members: dict[str, Any] = {"__doc__": said(kind.__doc__), "__module__": "resilient_pq.sync"}
@@ -315,6 +387,7 @@ def _method(name: str, like: Callable[..., Any]) -> Callable[..., Any]:
 
 #: The classes whose objects callers that block get instead.
 TWINS: Final[Mapping[type, type[Blocking]]] = {
-    **{kind: _twin(kind, BlockingReader) for kind in (File, Dataset, TrevniFile)},
+    File: _twin(File, BlockingFile),
+    **{kind: _twin(kind, BlockingReader) for kind in (Dataset, TrevniFile)},
     **{kind: _twin(kind, BlockingWriter) for kind in (Writer, DatasetWriter)},
 }

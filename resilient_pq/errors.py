@@ -13,6 +13,7 @@ Any package may import this module; `error_chains` pickles errors::
     │  └─ CodecUnavailableError           .codec
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
     │  └─ OptionError                     an option has a value that it cannot have
+    ├─ FileClosedError (ValueError)       a file was to be read after its block ended, or after `close`
     ├─ SourceError                        the source of the rows failed while it handed them over
     ├─ WriterStateError (RuntimeError)
     │  ├─ WriterClosedError
@@ -197,6 +198,12 @@ class SchemaError(ResilientPQError, ValueError):
 
 class OptionError(SchemaError):
     """An option has a value that it cannot have; nothing was opened."""
+
+
+class FileClosedError(ResilientPQError, ValueError):
+    """A file was to be read after its ``with`` block ended, or after `close`."""
+
+    default_hint = "read it inside of the `with` block, or open it again"
 
 
 class SourceError(ResilientPQError):

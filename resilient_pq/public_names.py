@@ -26,6 +26,7 @@ from resilient_pq.errors import ChecksumError as ChecksumError
 from resilient_pq.errors import CodecUnavailableError as CodecUnavailableError
 from resilient_pq.errors import CredentialsExpiredError as CredentialsExpiredError
 from resilient_pq.errors import EncodingError as EncodingError
+from resilient_pq.errors import FileClosedError as FileClosedError
 from resilient_pq.errors import FileFullError as FileFullError
 from resilient_pq.errors import FormatError as FormatError
 from resilient_pq.errors import NotFoundError as NotFoundError

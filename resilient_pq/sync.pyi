@@ -55,6 +55,7 @@ from resilient_pq.public_names import DecodedColumnIndex as DecodedColumnIndex
 from resilient_pq.public_names import EncodingError as EncodingError
 from resilient_pq.public_names import Fencing as Fencing
 from resilient_pq.public_names import FetchCounters as FetchCounters
+from resilient_pq.public_names import FileClosedError as FileClosedError
 from resilient_pq.public_names import FileEntry as FileEntry
 from resilient_pq.public_names import FileError as FileError
 from resilient_pq.public_names import FileFullError as FileFullError
@@ -254,9 +255,6 @@ class File:
     @property
     def healed(self) -> tuple[HealedChunk, ...]:
         """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
-    @property
-    def key_value_metadata(self) -> dict[str, str | None]:
-        """Key-value metadata of the file."""
     def read(self, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Table:
         """Rows as a table."""
     def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Batches:
@@ -268,8 +266,11 @@ class File:
     def plan(self, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, fetch_indexes: bool=True) -> PlannedRead:
         """What `read` would ask of the store, without reading any data; print it."""
     def close(self) -> None:
-        """Let go of the store's connections, and of most of the memory that is kept for what is read next."""
+        """Let go of the store's connections, and of most of the memory kept for reading; nothing more can be read."""
     lost_at_opening: tuple[LostRegion, ...]
+    @property
+    def key_value_metadata(self) -> dict[str, str | None]:
+        """Key-value metadata of the file."""
     @property
     def sorting_columns(self) -> tuple[SortingColumn, ...]:
         """The order in which the rows of every row group are, as far as the file says so; others do not check it."""

@@ -78,12 +78,12 @@ def test_the_promise_holds(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "the demo clears up"
     labels = [line[:12].strip() for line in done.stdout.splitlines()]
     assert [label for label in labels if label] == [
-        "table", "write", "kill -9", "left", "check", "recover", "lost", "read", "compare", "pyarrow", "held",
+        "table", "write", "kill -9", "left", "check", "recover", "lost", "read", "compare", "pyarrow", "ok",
     ]  # fmt: skip
     assert done.stdout.isascii()
     assert "demo.parquet.partial with " in done.stdout
     assert "torn: " in done.stdout
-    assert "every value is the one that was written" in done.stdout
+    assert "every value equals what was written" in done.stdout
 
 
 @pytest.mark.thorough
@@ -261,7 +261,7 @@ class TestVerdict:
         assert code == 1
         assert "is not what was written" in out
         assert "\nbroken " in out
-        assert "\nheld " not in out
+        assert "\nok " not in out
 
     def test_rows_that_are_missing(self, broken: Any) -> None:
         real = demo_story.kill_half_way
@@ -367,7 +367,7 @@ def test_on_s3_with_a_bucket_of_its_own(s3: Any, demo: Demo) -> None:
     assert "rpq-demo-made" in done.err
     done = demo(*arguments, "--create-bucket")
     assert done.code == 0, "a checkpoint needs no full part"
-    assert "held" in done.out
+    assert "\nok " in done.out
     buckets = [bucket["Name"] for bucket in s3.client.list_buckets()["Buckets"]]
     assert s3.bucket in buckets
     assert "rpq-demo-made" not in buckets

@@ -32,9 +32,9 @@ FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(document: Path, language: str) -> list[str]:
-    """The fenced blocks of a language, those left out that say ``no-run`` behind it."""
+    """The fenced blocks of a language to run: neither ``no-run`` nor a title, the name of a file, stands behind it."""
     found = FENCE.findall(document.read_text())
-    return [body for name, rest, body in found if name == language and "no-run" not in rest]
+    return [body for name, rest, body in found if name == language and "no-run" not in rest and "title=" not in rest]
 
 
 def with_blocks(language: str) -> list[object]:
@@ -49,7 +49,7 @@ def with_blocks(language: str) -> list[object]:
 @pytest.mark.parametrize("document", with_blocks("python"))
 def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other in one folder, `await` at the top level allowed, as in a notebook."""
-    put_sample(tmp_path)
+    put_files(document, tmp_path)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__docs__", "__builtins__": builtins}
     for number, source in enumerate(blocks(document, "python")):
@@ -66,14 +66,18 @@ def test_console_blocks_run(document: Path, run: str, tmp_path: Path, monkeypatc
     run_blocks(document, {"here": here, "in_shell": in_shell}[run], tmp_path, monkeypatch)
 
 
-def put_sample(folder: Path) -> None:
-    """The file of another format that documents speak of; ours are made by what they show."""
+def put_files(document: Path, folder: Path) -> None:
+    """The blocks that have a title, as files, and the file of another format that documents read."""
+    for name, body in re.findall(
+        r'^```\w+ title="([^"]+)"\n(.*?)^```$', document.read_text(), re.MULTILINE | re.DOTALL
+    ):
+        (folder / name).write_text(body)
     write_trevni(folder / "old.trv", {"day": [1, 2, 3], "tags": [["a"], [], ["b", "c"]]})
 
 
 def run_blocks(document: Path, run: Callable[[str], str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the console blocks of a document in a folder, and compare what they print."""
-    put_sample(folder)
+    put_files(document, folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "120")
@@ -136,10 +140,10 @@ def sessions(block: str) -> list[tuple[str, str]]:
 
 
 def normal(output: str) -> list[str]:
-    """Lines without the numbers, which differ from run to run, and without trailing or repeated spaces."""
+    """Lines without the numbers, which differ from run to run, repeated spaces, and what a shell says of a killed job."""
     output = re.sub(r"/tmp/[\w.-]+", "TMP", output.replace(tempfile.gettempdir(), "/tmp"))
     lines = (re.sub(r"\d[\d,.]*", "N", line) for line in output.splitlines())
-    return [re.sub(r"\s+", " ", line).strip() for line in lines if line.strip()]
+    return [re.sub(r"\s+", " ", line).strip() for line in lines if line.strip() not in {"", "Killed"}]
 
 
 def test_the_page_of_the_command_line_is_what_help_prints() -> None:

@@ -11,6 +11,7 @@ from nanoarrow.c_array_stream import CArrayStream
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import BufferPart, make_array, num_bytes, sliced
+from resilient_pq.arrow.packed import Packed
 from resilient_pq.arrow.to_numpy import numpy_values
 from resilient_pq.arrow.to_python import Inexact, python_values
 from resilient_pq.arrow.types.field import Field, shared_c
@@ -63,6 +64,11 @@ class Table:
         self._field = field
         self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
         self._num_rows = num_rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its rows for another process; a slice takes no more along than it shows, but for buffers of views."""
+        chunks = [[Packed.of(BufferPart.of(array)) for array in chunk] for chunk in self._chunks]
+        return _unpickled, (self._field, chunks, self._num_rows)
 
     # --- what it is ---------------------------------------------------------------------------------------
 
@@ -283,6 +289,10 @@ class Table:
         """
         frame: polars.DataFrame = _library("polars").DataFrame(self)
         return frame
+
+
+def _unpickled(field: Field, chunks: list[list[Packed]], num_rows: int) -> Table:
+    return Table(field, [[packed.array() for packed in chunk] for chunk in chunks], num_rows)
 
 
 def _type(column: Field) -> str:

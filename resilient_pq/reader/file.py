@@ -76,7 +76,7 @@ class File(IndexedFile):
         """Use `open` instead."""
         self.url: str = store.url_of(tail.info.key)
         self.info: ObjectInfo = tail.info
-        self.counters = counters
+        self.counters: FetchCounters = counters
         self.contents = contents
         limits = limits or ReadLimits.of(how.options)
         tail = limits.tails.keep(tail)
@@ -150,11 +150,6 @@ class File(IndexedFile):
         healer = self.objects.healer
         return () if healer is None else tuple(healer.healed)
 
-    @property
-    def key_value_metadata(self) -> dict[str, str | None]:
-        """Key-value metadata of the file."""
-        return dict(self.contents.key_value)
-
     # -- reading ---------------------------------------------------------------------------------
 
     async def read(
@@ -196,10 +191,12 @@ class File(IndexedFile):
             SchemaError: There is no such column or row group, no such word for `strings`, `limit` is no number of rows,
                 or `filters` have another form or a value of another kind than their column.
             FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
+            FileClosedError: The file was closed.
             ObjectChangedError: The object was replaced after it was opened.
             NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.
         """
+        self._check_open()
         with located(Where(key=self.url)):
             query = ReadQuery(columns, row_groups, filters, limit, strings)
             request = await off_loop(self.contents.num_chunks, self._request, query)
@@ -274,6 +271,7 @@ class File(IndexedFile):
 
     def jobs(self, query: ReadQuery) -> tuple[Callable[[], Field], Jobs]:
         """A function that gives the struct of the rows, and the reads of a stream, of whole row groups, in order."""
+        self._check_open()
         with located(Where(key=self.url)):
             wanted = row_groups_wanted(self.contents, query.row_groups)
             # The query is checked now; types and byte ranges are looked up when rows are read.
@@ -392,7 +390,8 @@ class File(IndexedFile):
     # -- ending ----------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Let go of the store's connections, and of most of the memory that is kept for what is read next."""
+        """Let go of the store's connections, and of most of the memory kept for reading; nothing more can be read."""
+        self._closed = True
         memory_pool.give_back(keep=_KEPT_WHEN_CLOSED)
         if self._owns_store:
             await self._store.close()

@@ -38,7 +38,7 @@ class Story:
         if self.place.part_bytes is None:
             report = await self._recover(leftover)
         missing = max(killed.last.accepted - report.num_rows, 0)
-        self.output.line("lost", f"{counted(missing, 'row')} or a few more, accepted and not yet stored")
+        self.output.line("lost", f"at least {counted(missing, 'row')}: accepted, but not yet stored")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rpq.IncompleteFileWarning)  # that is what the story is about
             read = await self._read_back()
@@ -49,7 +49,7 @@ class Story:
         source, place = self.source, self.place
         made = f"{counted(source.num_rows, 'flight')}, made by a generator with seed {source.seed}"
         self.output.line("table", made if source.input is None else f"the rows of {source.input}")
-        self.output.line("write", f"a process of its own streams it to {place.url}")
+        self.output.line("write", f"a separate process streams it to {place.url}")
         with self.output.progress("writing") as meter:
 
             def watch(pid: int, progress: Progress) -> None:
@@ -61,12 +61,12 @@ class Story:
         self.output.line("kill -9", f"process {killed.pid} after {durations(killed.seconds)}")
         self.output.line(
             "",
-            f"it had told of {counted(last.accepted, 'row')} accepted, {last.stored:,} of them stored",
+            f"it had accepted {counted(last.accepted, 'row')} and acknowledged {last.stored:,} of them as stored",
         )
         if not last.stored:
             raise RecoveryError(
-                "no row was stored, so there is nothing to show",
-                hint="write more of them, such as --rows 3_000_000",
+                "the writer was killed before any row was stored",
+                hint="write more rows, such as --rows 3_000_000",
             )
         return killed
 
@@ -78,7 +78,7 @@ class Story:
             self.output.line(label, f"{finding.damage}: {finding.message}")
             label = ""
         seconds = durations(time.monotonic() - began)
-        self.output.line(label, f"sound: {_rows_of(report)}, every checksum compared; {seconds}")
+        self.output.line(label, f"sound: {_rows_of(report)}, every checksum verified; {seconds}")
         return report
 
     async def _recover(self, url: str) -> rpq.Report:
@@ -88,7 +88,7 @@ class Story:
         assert report.kept is not None
         self.output.line("recover", f"{_rows_of(report)}, to {recovered_url}")
         seconds = durations(time.monotonic() - began)
-        self.output.line("", f"{in_bytes(report.kept.num_bytes)} copied as they were; {seconds}")
+        self.output.line("", f"{in_bytes(report.kept.num_bytes)} copied unchanged; {seconds}")
         return report
 
     async def _read_back(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Story:
             size = counted(file.info.size, "byte")
         asked = f"{counted(num_bytes, 'byte')} in {counted(requests, 'request')}"
         self.output.line("read", f"{' and '.join(columns)}: {asked}, of a file of {size}")
-        verdict = compared.difference or "every value is the one that was written"
+        verdict = compared.difference or "every value equals what was written"
         seconds = durations(time.monotonic() - began)
         self.output.line("compare", f"{counted(compared.num_rows, 'row')}: {verdict}; {seconds}")
         return {
@@ -130,11 +130,11 @@ class Story:
         except (OSError, ValueError) as error:
             self.output.line("pyarrow", f"{version} cannot read it: {error}")
             return 0
-        self.output.line("pyarrow", f"{version} opens it, and reads {counted(table.num_rows, 'row')}")
+        self.output.line("pyarrow", f"{version} opens it and reads {counted(table.num_rows, 'row')}")
         return int(table.num_rows)
 
     def _judge(self, killed: Killed, report: rpq.Report, read: dict[str, Any], witnessed: int | None) -> int:
-        """Whether the promise held: what was stored is back, all of it, as it was written."""
+        """Whether every stored row was recovered, with the values that were written."""
         kept = report.num_rows
         held = (
             kept >= killed.last.stored
@@ -143,9 +143,11 @@ class Story:
             and witnessed in (None, kept)
         )
         if held:
-            self.output.line("held", f"all that was stored is back: {_rows_of(report)}")
+            self.output.line("ok", f"every stored row was recovered: {_rows_of(report)}")
         else:
-            self.output.line("broken", f"{counted(killed.last.stored, 'row')} were stored, {kept:,} are back")
+            self.output.line(
+                "broken", f"{counted(killed.last.stored, 'row')} were stored, but only {kept:,} were recovered"
+            )
         following = [command("inspect", self.place.recovered_url)] if self.place.kept else []
         self.output.next(*following)
         self.output.document(

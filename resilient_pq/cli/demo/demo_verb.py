@@ -17,7 +17,7 @@ from resilient_pq.cli.shared_options import AsJson, EndpointUrl, StorageOptions,
 
 NAME = "demo"
 EPILOG = epilog(
-    "every row that was stored is back",
+    "every stored row was recovered",
     "rows are missing, or a value is not what was written",
     "rpq demo",
     "rpq demo --s3 --endpoint-url http://localhost:8333 --bucket test",
@@ -41,7 +41,7 @@ def demo(
     bucket: Annotated[str | None, typer.Option(metavar="NAME", help="The bucket; with --s3.")] = None,
     create_bucket: Annotated[
         bool,
-        typer.Option("--create-bucket", help="Make the bucket where there is none, and remove it again."),
+        typer.Option("--create-bucket", help="Create the bucket if it does not exist, and remove it at the end."),
     ] = False,
     keep_objects: Annotated[
         bool, typer.Option("--keep-objects", help="Keep the objects in the bucket; with --s3.")
@@ -52,9 +52,9 @@ def demo(
 ) -> int:
     """Write, kill the writer half-way, recover, compare.
 
-    A process of its own streams a table of flights into a file and is killed with SIGKILL about half-way. What it left
-    is checked and recovered to a new file, two columns are read back, and every value is compared with what was
-    written. Without --s3 no server is needed; everything that is made is removed at the end.
+    A separate process streams a table of flights into a file and is killed with SIGKILL about half-way. The partial
+    file is checked and recovered to a new file, two columns are read back, and every value is compared with what was
+    written. Without --s3 no server is needed. The demo removes its files at the end.
     """
     if s3 != (bucket is not None):
         raise typer.BadParameter("--s3 and --bucket go together", param_hint="--bucket" if s3 else "--s3")

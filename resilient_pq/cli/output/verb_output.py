@@ -35,7 +35,7 @@ _FIRST_OF_LINE = "\r\x1b[K"
 _SHOW_CURSOR = "\x1b[?25h"
 
 _STYLES = {
-    "bold green": ("sound", "kept", "protected", "repairable", "written", "held", "completed", "sealed"),
+    "bold green": ("sound", "kept", "protected", "repairable", "written", "ok", "completed", "sealed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
     "bold yellow": (
         "unfinished",

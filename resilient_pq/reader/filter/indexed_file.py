@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from resilient_pq.damage.lost_region import LostRegion
-from resilient_pq.errors import Where, located
+from resilient_pq.errors import FileClosedError, UnsupportedError, Where, located
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
@@ -34,6 +34,7 @@ class IndexedFile:
     """
 
     lost_at_opening: tuple[LostRegion, ...] = ()
+    _closed: bool = False
     url: str
     contents: Contents
     objects: ChunkObjects
@@ -47,9 +48,19 @@ class IndexedFile:
         columns = counted(len(self.contents.schema.columns), "column")
         return f"<resilient_pq.File: {self.url}, {counted(rows, 'row')} in {counted(groups, 'row group')}, {columns}>"
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse: its store belongs to an event loop."""
+        hint = "pickle its URL, or the file that resilient_pq.sync.open gives"
+        raise UnsupportedError("an asynchronous file cannot be pickled", where=Where(key=self.url), hint=hint)
+
     def _repr_html_(self) -> str:
         """Its name, size and schema, for notebooks."""
         return preformatted(f"{self!r}\n{self.contents.schema}")
+
+    @property
+    def key_value_metadata(self) -> dict[str, str | None]:
+        """Key-value metadata of the file."""
+        return dict(self.contents.key_value)
 
     @property
     def sorting_columns(self) -> tuple[SortingColumn, ...]:
@@ -141,6 +152,10 @@ class IndexedFile:
             return None
         return ColumnBloomFilter(index_ranges.chunk_of(self.contents, row_group, column).leaf, found)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FileClosedError("the file is closed", where=Where(key=self.url))
+
     async def _index(
         self,
         row_group: int,
@@ -148,6 +163,7 @@ class IndexedFile:
         find: Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None],
         decode_bytes: Callable[[index_ranges.IndexPlace, memoryview], T],
     ) -> T | None:
+        self._check_open()
         with located(Where(key=self.url)):
             place = find(index_ranges.chunk_of(self.contents, row_group, column))
             if place is None:
