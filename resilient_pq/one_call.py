@@ -21,7 +21,7 @@ async def read(
     *,
     filters: Filters | None = None,
     limit: int | None = None,
-    strings: Strings = "plain",
+    strings: Strings = "stored",
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options: Any,

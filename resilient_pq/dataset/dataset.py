@@ -103,7 +103,7 @@ class Dataset:
         *,
         filters: Filters | None = None,
         limit: int | None = None,
-        strings: Strings = "plain",
+        strings: Strings = "stored",
     ) -> Table:
         """Read columns of all files as one table, in the order of the files.
 
@@ -140,7 +140,7 @@ class Dataset:
         *,
         filters: Filters | None = None,
         limit: int | None = None,
-        strings: Strings = "plain",
+        strings: Strings = "stored",
     ) -> Batches:
         """Rows of all files as one stream of tables, file by file in their order.
 
@@ -269,7 +269,16 @@ def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]
 
 
 def _schema_of(files: Sequence[File]) -> Field:
-    """The Arrow schema of all files."""
+    """The Arrow schema of all files; where only the forms of their types differ, they are read in plain ones."""
+    try:
+        return _common_schema(files)
+    except SchemaError:
+        for file in files:
+            file.use_plain_types()
+        return _common_schema(files)
+
+
+def _common_schema(files: Sequence[File]) -> Field:
     first = files[0]
     schema = Field.of(first.arrow_schema)
     seen = {_stored(first)}

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
-from resilient_pq.arrow.buffers import has_views
+from resilient_pq.arrow.leaf_arrays import layout_of
 from resilient_pq.byte_ranges import ByteRange, union
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
@@ -27,7 +27,7 @@ from resilient_pq.format.indexes.row_ranges import Rows, mask_within
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.row_selection import select_rows
 from resilient_pq.format.pages.thread_count import READING
-from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectRange, OpenObject
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.arriving_chunks import ChunkTask, decode_arriving
@@ -142,9 +142,10 @@ class RowGroupWork:
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
         self._heals = how.heal
-        # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
-        self._views = [has_views(field) for field in request.field.children]
-        self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
+        # How the strings of each column come; columns that only the filter needs follow those shown.
+        self._layouts = [layout_of(field) for field in request.field.children]
+        more = max((len(group.columns) - len(self._layouts) for group in groups), default=0)
+        self._layouts += [ByteLayout.ARRAYS] * more
         self._leaves: list[list[list[LeafColumn | None]]] = [
             [[None] * len(chunks) for chunks in group.columns] for group in groups
         ]
@@ -163,7 +164,7 @@ class RowGroupWork:
         """Decode a chunk, and assemble its column after the last one; False where its bytes are to be read again."""
         chunk = piece.chunk
         try:
-            column = decode_parts(chunk, parts, verify=self._verify, views=self._views[piece.column])
+            column = decode_parts(chunk, parts, verify=self._verify, layout=self._layouts[piece.column])
         except ResilientPQError as error:
             error.at(Where(key=self._objects.url_of(chunk.file)))
             is_damage = isinstance(error, FormatError)
@@ -181,7 +182,7 @@ class RowGroupWork:
         chunk = piece.chunk.whole
         with located(Where(key=self._objects.url_of(chunk.file))):
             try:
-                column = decode(chunk, data, verify=self._verify, views=self._views[piece.column])
+                column = decode(chunk, data, verify=self._verify, layout=self._layouts[piece.column])
             except FormatError as error:
                 no_damage = isinstance(error.__cause__, MemoryError)
                 if no_damage or (self._raises and not self._heals):

@@ -15,24 +15,42 @@ from typing import Final
 from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
-from resilient_pq.arrow.types.field import Field, normalise
-from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
+from resilient_pq.arrow.types.field import PLAIN_FORMATS, Field
+from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole, mark_views
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
+#: Metadata of a list that was a list view.
+_LIST_VIEW_KEY: Final = b"rpq.list_view"
+_LIST_VIEWS: Final = {"+l": "+vl", "+L": "+vL"}
+#: The digits that decimals of each width have at most.
+_DIGITS: Final = {32: 9, 64: 18, 256: 76}
 
 
 def encode_arrow_schema(arrow: object) -> str:
     """The value to store under ``ARROW:schema``.
 
-    Types are normalised first (see `field.normalise`), so that every version of pyarrow reads it. Metadata
-    of the schema itself stay in it: pyarrow looks for those of pandas here and nowhere else.
+    Types are stored as they are, as pyarrow stores them, but for list views: Polars 2.1 ends with a panic at those, so
+    they are lists with metadata that say what they were. Metadata of the schema itself stay in it: pyarrow looks for
+    those of pandas here and nowhere else.
     """
-    schema = replace(normalise(Field.of(arrow)), nullable=False).to_c()
+    field = Field.of(arrow)
+    schema = replace(_without_views(field), nullable=False).to_c()  # nanoarrow writes no views
     message = io.BytesIO()
     writer = StreamWriter.from_writable(message)
     writer.write_stream(CArrayStream.from_c_arrays([], schema, validate=False))
     writer.release()  # without the end of a stream: the message is all that is wanted
-    return base64.b64encode(message.getvalue()).decode("ascii")
+    return base64.b64encode(mark_views(message.getvalue(), field.children)).decode("ascii")
+
+
+def _without_views(field: Field) -> Field:
+    is_list_view = field.kind in ("+vl", "+vL")
+    return replace(
+        field,
+        format=PLAIN_FORMATS.get(field.kind, field.format),
+        metadata=(*field.metadata, (_LIST_VIEW_KEY, b"true")) if is_list_view else field.metadata,
+        children=tuple(map(_without_views, field.children)),
+        dictionary=None if field.dictionary is None else _without_views(field.dictionary),
+    )
 
 
 def is_stored_schema(text: str, num_columns: int) -> bool:
@@ -82,6 +100,11 @@ def _decode(text: str) -> SchemaMessage | None:
 
 def refined(derived: Field, stored: Field) -> Field | None:
     """The field of a column as its writer had it, None where that is not a form of what Parquet says."""
+    if stored.dictionary is not None:
+        return _refined_dictionary(derived, stored, stored.dictionary)
+    if stored.kind in _LIST_VIEWS and dict(stored.metadata).get(_LIST_VIEW_KEY):
+        kept = tuple(pair for pair in stored.metadata if pair[0] != _LIST_VIEW_KEY)
+        stored = replace(stored, format=_LIST_VIEWS[stored.kind], metadata=kept)
     format = _refined_format(derived, stored)
     children = _refined_children(derived, stored, by_position=derived.kind != "+s")
     if format is None or children is None:
@@ -98,17 +121,23 @@ def refined(derived: Field, stored: Field) -> Field | None:
     return replace(derived, format=format, children=children, metadata=metadata, keys_sorted=stored.keys_sorted)
 
 
+def _refined_dictionary(derived: Field, stored: Field, values: Field) -> Field | None:
+    """A dictionary of leaves that are told apart by their bytes; nested ones, and those of booleans, are plain."""
+    plain = refined(derived, replace(values, metadata=stored.metadata))
+    if plain is None or plain.children or plain.kind in ("b", "n", "ti"):
+        return plain
+    dictionary = replace(plain, name="", metadata=())
+    return replace(plain, format=stored.format, dictionary=dictionary, ordered=stored.ordered)
+
+
 def _refined_format(derived: Field, stored: Field) -> str | None:
     format = derived.format if derived.format == stored.format else None
     match derived.kind, stored.kind:
-        case ("u", "U") | ("z", "Z") | ("tdD", "tdm") | ("l", "tD") | ("+l", "+L") | ("+l", "+w"):
+        case ("u", "U" | "vu") | ("z", "Z" | "vz") | ("tdD", "tdm") | ("l", "tD") | ("+l", "+L" | "+w" | "+vl" | "+vL"):
             format = stored.format
-        case ("u", "vu") | ("z", "vz") | ("+l", "+vl"):
-            format = derived.format
-        case "+l", "+vL":
-            format = "+L"
         case "d", "d" if derived.decimal[:2] == stored.decimal[:2]:
-            format = stored.format if stored.decimal[2] == 256 else derived.format
+            fits = derived.decimal[0] <= _DIGITS.get(stored.decimal[2], 0)
+            format = stored.format if fits else derived.format
         case "tt", "tt" if (derived.unit, stored.unit) == ("ms", "s"):
             format = stored.format
         case "ts", "ts" if bool(derived.parameter) == bool(stored.parameter):

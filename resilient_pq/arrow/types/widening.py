@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import (
+    DTYPES,
     BufferPart,
     make_array,
+    make_dictionary_array,
     make_null_array,
     make_view_array,
     row_width,
@@ -26,7 +28,7 @@ from resilient_pq.arrow.int96 import micros_of
 from resilient_pq.arrow.types.field import Field
 
 #: What an array of the first form can be made into, by their kinds.
-_WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("vu", "vz")}
+_WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("+vl", "+vL"), ("vu", "vz")}
 _STRINGS = ("u", "U", "z", "Z")
 _TEXTS = ("u", "U", "vu")
 _BINARIES = ("z", "Z", "vz")
@@ -35,6 +37,12 @@ _BINARIES = ("z", "Z", "vz")
 def widest(fields: Sequence[Field]) -> Field:
     """The first of some types, in the form that arrays of all of them can be brought to, or a ValueError."""
     first = widest_so_far = fields[0]
+    values = [field.dictionary for field in fields if field.dictionary is not None]
+    if values:
+        if len(values) < len(fields) or len({field.ordered for field in fields}) > 1:
+            raise ValueError("only some arrays are dictionaries, or only some of these are ordered")
+        same = all(field.format == first.format for field in fields)
+        return replace(first, format=first.format if same else "i", dictionary=widest(values))
     for field in fields:
         if field.kind in _STRINGS and widest_so_far.kind in _STRINGS:
             widest_so_far = replace(first, format=_widest_string(field.kind, widest_so_far.kind))
@@ -62,7 +70,7 @@ def _is_wider(one: Field, other: Field) -> bool:
             return kind != "n" and not other.children
         case "d", "d":
             (_, scale, bits), (_, other_scale, other_bits) = one.decimal, other.decimal
-            return scale == other_scale and (bits, other_bits) == (128, 256)
+            return scale == other_scale and bits < other_bits
         case "ts", "ts":
             return (one.unit, other.unit) == ("ns", "us") and one.parameter == other.parameter
     return (one.kind, other.kind) in _WIDER
@@ -77,10 +85,17 @@ def widen(array: Any, target: Field) -> Any:
 def _same_form(one: Field, other: Field) -> bool:
     """Whether the types are equal but for the names and whatever else no buffer depends on."""
     pairs = zip(one.children, other.children, strict=True)
-    return one.format == other.format and all(_same_form(*pair) for pair in pairs)
+    if one.format != other.format or (one.dictionary is None) != (other.dictionary is None):
+        return False
+    values = one.dictionary is None or other.dictionary is None or _same_form(one.dictionary, other.dictionary)
+    return values and all(_same_form(*pair) for pair in pairs)
 
 
 def _widened(part: BufferPart, target: Field) -> Any:
+    if target.dictionary is not None:
+        values = _widened(part.dictionary(), target.dictionary)
+        indices = part.indices().astype(DTYPES[target.format])
+        return make_dictionary_array(target, indices, values, part.valid())
     if target.kind == "n":
         return make_null_array(target, part.length)
     if part.field.kind == "n":
@@ -102,6 +117,10 @@ def _widened_children(part: BufferPart, target: Field) -> tuple[list[Any], list[
         first, length = part.start * target.width, part.length * target.width
         return [], [_widened(part.elements(first, length), target.children[0])]
     starts, lengths = part.list_extents()
+    if target.kind == "+vL":
+        return [starts - part.element_range()[0], lengths], [
+            _widened(part.elements(*part.element_range()), target.children[0])
+        ]
     offsets = np.zeros(part.length + 1, np.int64 if target.kind == "+L" else np.int32)
     np.cumsum(lengths, out=offsets[1:])
     first = int(starts[0]) if part.length else 0
@@ -116,7 +135,7 @@ def _widened_buffers(part: BufferPart, target: Field) -> list[Any]:
             return [np.packbits(part.booleans(), bitorder="little")]
         case "d":
             return [_sign_extended(part.rows(), row_width(target)).ravel()]
-        case "w":
+        case "w" | "ti":
             return [part.rows().ravel()]
         case "ts" if part.field.unit != target.unit:
             return [micros_of(part.field, part.fixed(), part.valid())]
@@ -133,7 +152,7 @@ def _nulls(target: Field, length: int) -> Any:
             return make_view_array(target, np.zeros((length, 4), np.int32), [], np.zeros(length, np.bool_))
         case "b":
             buffers = [np.zeros((length + 7) // 8, np.uint8)]
-        case "w" | "d":
+        case "w" | "d" | "ti":
             buffers = [np.zeros(length * row_width(target), np.uint8)]
         case _:
             buffers = [np.zeros(length, storage_dtype(target))]
