@@ -154,15 +154,16 @@ class BufferPart:
         return self._raw(1, dtype)[self.start : self.start + self.length + 1]
 
     def list_extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the elements of each slot of a list or map begin, and how many there are; of a view of none, at 0."""
+        """Where the elements of each slot of a list or map begin, and how many there are."""
         if self.field.kind == "+w":
             size = self.field.width
             starts = np.arange(self.start, self.start + self.length, dtype=np.int64) * size
             return starts, np.full(self.length, size, np.int64)
         if self.field.kind in LIST_VIEW_KINDS:
             dtype = np.dtype("<i8") if self.field.kind in LARGE_OFFSETS else np.dtype("<i4")
-            lengths = self._items(2, dtype).astype(np.int64)
-            return np.where(lengths, self._items(1, dtype).astype(np.int64), 0), lengths
+            starts, lengths = self._items(1, dtype).astype(np.int64), self._items(2, dtype).astype(np.int64)
+            first = int(starts.min(where=lengths > 0, initial=2**63 - 1)) if lengths.any() else 0
+            return np.where(lengths, starts, first), lengths
         offsets = self.offsets().astype(np.int64)
         return offsets[:-1], np.diff(offsets)
 
@@ -172,8 +173,8 @@ class BufferPart:
             return self.start * self.field.width, self.length * self.field.width
         if self.field.kind in LIST_VIEW_KINDS:
             starts, lengths = self.list_extents()
-            first = int(starts.min(where=lengths > 0, initial=2**63 - 1))
-            return (first, int((starts + lengths).max()) - first) if lengths.any() else (0, 0)
+            first = int(starts.min(initial=2**63 - 1)) if len(starts) else 0
+            return first, int((starts + lengths).max(initial=first)) - first
         offsets = self.offsets()
         return int(offsets[0]), int(offsets[-1] - offsets[0])
 

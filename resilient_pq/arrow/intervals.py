@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,25 @@ INTERVAL_WIDTH: Final = 12
 MONTH_DAY_NANO: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 _STORED: Final = np.dtype([("months", "<u4"), ("days", "<u4"), ("milliseconds", "<u4")])
 _NANOSECONDS: Final = 1_000_000
+
+
+class MonthDayNano(NamedTuple):
+    """An interval, equal to that of pyarrow."""
+
+    months: int
+    days: int
+    nanoseconds: int
+
+
+def interval_of(value: Any) -> bytes | None:
+    """Arrow's bytes of months, days and nanoseconds, or of the 12 bytes of an INTERVAL; None where it is neither."""
+    if isinstance(value, bytes) and len(value) == INTERVAL_WIDTH:
+        return from_intervals(np.frombuffer(value, np.uint8))[0].tobytes()
+    try:
+        months, days, nanoseconds = value
+        return np.array([(months, days, nanoseconds)], MONTH_DAY_NANO).tobytes()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def to_intervals(rows: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], int | None]:

@@ -59,6 +59,8 @@ def physical_values(node: Primitive, part: BufferPart, positions: Positions | No
     field = part.field
     if field.dictionary is not None:
         return _dictionary_values(node, part, positions)
+    if field.kind == "n":
+        return no_values(node)
     if field.kind in _ROWS:
         return _ROWS[field.kind](node, _chosen(part.rows(), positions))
     if node.physical_type is Type.BYTE_ARRAY:

@@ -190,7 +190,8 @@ class Table:
         =====================================  ======================================================
         column                                 array
         =====================================  ======================================================
-        bool, integers, floats                 NumPy's type of the same width
+        bool, integers, floats                 NumPy's type of the same width, also where they are
+                                               the values of a dictionary
         date32, date64, timestamp              ``datetime64`` in the column's unit, days for date32;
                                                where it has a time zone, in UTC
         time32, time64, duration               ``timedelta64`` in the column's unit; a time of day

@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Callable
 from decimal import Context, Decimal
 from itertools import pairwise
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import DTYPES, BufferPart, byte_arrays_of
-from resilient_pq.arrow.intervals import MONTH_DAY_NANO
+from resilient_pq.arrow.intervals import MONTH_DAY_NANO, MonthDayNano
 from resilient_pq.arrow.types.field import PER_SECOND, Field
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
 from resilient_pq.format.physical_values import ByteArrays
@@ -32,14 +32,6 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)")
 #: Decimals have at most 76 digits; Python's default context would round to 28.
 _EXACT: Final = Context(prec=80)
-
-
-class MonthDayNano(NamedTuple):
-    """An interval, equal to that of pyarrow."""
-
-    months: int
-    days: int
-    nanoseconds: int
 
 
 def python_values(part: BufferPart, path: str, inexact: Inexact = "raise") -> list[Any]:

@@ -29,7 +29,7 @@ from resilient_pq.reader.file import File
 from resilient_pq.reader.opening import warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
-from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings
+from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings, in_form
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 from resilient_pq.units import counted
@@ -205,7 +205,7 @@ class Dataset:
         # What the first file would be asked for tells the types, wanted or not.
         asked = None if wishes[0] is None else wishes[0].filters
         first, _ = self.files[0].jobs(ReadQuery(own, None, asked, limit, strings))
-        field = with_common_types(first(), self._field)
+        field = with_common_types(first(), in_form(self._field, strings))
         names = [child.name for child in self._field.children] if own is None else own
         together = None if self.folders is None or chosen is None else JoinedColumns(self.folders, field, chosen)
 
@@ -269,16 +269,7 @@ def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]
 
 
 def _schema_of(files: Sequence[File]) -> Field:
-    """The Arrow schema of all files; where only the forms of their types differ, they are read in plain ones."""
-    try:
-        return _common_schema(files)
-    except SchemaError:
-        for file in files:
-            file.use_plain_types()
-        return _common_schema(files)
-
-
-def _common_schema(files: Sequence[File]) -> Field:
+    """The Arrow schema of all files."""
     first = files[0]
     schema = Field.of(first.arrow_schema)
     seen = {_stored(first)}

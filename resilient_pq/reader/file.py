@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache, cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -380,12 +379,6 @@ class File(IndexedFile):
         unit = self._options.coerce_int96_timestamp_unit or "ns"
         restore = self._options.restore_types
         return ColumnFields(self.schema, self.contents.key_value, int96_unit=unit, restore_types=restore)
-
-    def use_plain_types(self) -> None:
-        """Read as with `ReadOptions.restore_types` off from now on: the forms of types are not those of other files."""
-        self._options = replace(self._options, restore_types=False)
-        for known in ("_fields", "arrow_schema"):
-            self.__dict__.pop(known, None)
 
     # -- ending ----------------------------------------------------------------------------------
 

@@ -149,10 +149,15 @@ class ReadRequest:
         """The request of a plan; the file's key-value metadata stay with its schema."""
         branches = branches_of(contents.schema, plan.shown)
         field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
-        if strings != "stored":
-            form = with_views if strings == "view" else without_string_views
-            field = field.with_children(*map(form, field.children))
-        return cls(plan, field, branches)
+        return cls(plan, in_form(field, strings), branches)
+
+
+def in_form(field: Field, strings: Strings) -> Field:
+    """A struct of columns with strings as they are wanted."""
+    if strings == "stored":
+        return field
+    form = with_views if strings == "view" else without_string_views
+    return field.with_children(*map(form, field.children))
 
 
 def plan_read(

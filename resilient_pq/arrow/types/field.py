@@ -170,19 +170,24 @@ PLAIN_FORMATS = {"vu": "u", "vz": "z", "+vl": "+l", "+vL": "+L"}
 _VIEW_FORMATS = {"u": "vu", "U": "vu", "z": "vz", "Z": "vz"}
 
 
+def plain_format(field: Field) -> str:
+    """The format without views, and with decimals of 128 bits at least, which every Arrow library knows."""
+    if field.kind == "d" and field.decimal[2] < 128:
+        return f"d:{field.decimal[0]},{field.decimal[1]}"
+    return PLAIN_FORMATS.get(field.kind, field.format)
+
+
 def normalise(field: Field) -> Field:
     """The plain type with the same values, to which all of its forms fit.
 
-    A dictionary becomes the type of its values, a view a string, binary or list, and decimal32 and decimal64
-    a decimal128, which every Arrow library knows. The name of an extension type stays where its storage does.
+    A dictionary becomes the type of its values, others as `plain_format` has them. The name of an extension type stays
+    where its storage does.
     """
-    format = PLAIN_FORMATS.get(field.kind, field.format)
+    format = plain_format(field)
     children = tuple(normalise(child) for child in field.children)
     if field.dictionary is not None:
         values = normalise(field.dictionary)
         format, children = values.format, values.children
-    elif field.kind == "d" and field.decimal[2] < 128:
-        format = f"d:{field.decimal[0]},{field.decimal[1]}"
     metadata = field.metadata
     if format != field.format or field.dictionary is not None or children != field.children:
         metadata = field.without_extension().metadata

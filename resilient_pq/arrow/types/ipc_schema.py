@@ -176,12 +176,6 @@ class _Table:
         place = self._place(number)
         return None if place is None else place + self.reader.unpack("I", place)
 
-    def place(self, number: int) -> int:
-        """Where a field that is not left out lies."""
-        place = self._place(number)
-        assert place is not None
-        return place
-
     def has(self, number: int) -> bool:
         """Whether a field is not left out."""
         return self._place(number) is not None
@@ -247,25 +241,6 @@ def _field(table: _Table, depth: int) -> Field:
     values = replace(field, name="", metadata=())
     format = "i" if indices is None else _integer(indices)  # Schema.fbs: without a type they are of 32 bits
     return replace(field, format=format, children=(), dictionary=values, keys_sorted=False, ordered=ordered)
-
-
-def mark_views(message: bytes, columns: Sequence[Field]) -> bytes:
-    """The message of a schema without views, whose strings and binaries become views where `columns` has them.
-
-    Their types have no parameters: only the number of each differs.
-    """
-    marked = bytearray(message)
-    start = 8 if int.from_bytes(message[:4], "little") == _CONTINUATION else 4
-    schema = _Reader(message[start:]).root().table(2)
-    assert schema is not None
-    waiting = list(zip(columns, schema.tables(_COLUMNS), strict=True))
-    while waiting:
-        field, table = waiting.pop()
-        values = field.dictionary or field
-        if values.kind in _VIEWS:
-            marked[start + table.place(2)] = _VIEWS[values.kind]
-        waiting += zip(values.children, table.tables(5), strict=True)
-    return bytes(marked)
 
 
 def _verify_field(table: _Table, depth: int) -> None:
@@ -415,8 +390,6 @@ _FORMATS: dict[int, Callable[[_Table], str]] = {
     25: _constant("+vl"),
     26: _constant("+vL"),
 }
-#: The numbers of views without parameters, by their kinds.
-_VIEWS: Final = {"vz": 23, "vu": 24}
 #: What the tables of types have, by the same numbers.
 _SHAPES: Final[Mapping[int, Shape]] = {
     **{number: {} for number in range(1, 27)},

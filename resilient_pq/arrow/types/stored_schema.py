@@ -15,13 +15,12 @@ from typing import Final
 from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
-from resilient_pq.arrow.types.field import PLAIN_FORMATS, Field
-from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole, mark_views
+from resilient_pq.arrow.types.field import PLAIN_FORMATS, Field, plain_format
+from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
-#: Metadata of a list that was a list view.
-_LIST_VIEW_KEY: Final = b"rpq.list_view"
-_LIST_VIEWS: Final = {"+l": "+vl", "+L": "+vL"}
+#: Metadata of a column, or an element of one: the form of its type, of which the plain one is stored.
+_FORM_KEY: Final = b"rpq.form"
 #: The digits that decimals of each width have at most.
 _DIGITS: Final = {32: 9, 64: 18, 256: 76}
 
@@ -29,28 +28,43 @@ _DIGITS: Final = {32: 9, 64: 18, 256: 76}
 def encode_arrow_schema(arrow: object) -> str:
     """The value to store under ``ARROW:schema``.
 
-    Types are stored as they are, as pyarrow stores them, but for list views: Polars 2.1 ends with a panic at those, so
-    they are lists with metadata that say what they were. Metadata of the schema itself stay in it: pyarrow looks for
-    those of pandas here and nowhere else.
+    Dictionaries are stored as pyarrow stores them. Of views, list views and narrow decimals the plain types are stored,
+    with metadata that say what they were: pyarrow 14 opens no file with a view in this place, pyarrow 17 none with a
+    narrow decimal, and Polars 2.1 ends with a panic at a list view. Metadata of the schema itself stay in it: pyarrow
+    looks for those of pandas here and nowhere else.
     """
-    field = Field.of(arrow)
-    schema = replace(_without_views(field), nullable=False).to_c()  # nanoarrow writes no views
+    schema = replace(_in_plain_forms(Field.of(arrow)), nullable=False).to_c()
     message = io.BytesIO()
     writer = StreamWriter.from_writable(message)
     writer.write_stream(CArrayStream.from_c_arrays([], schema, validate=False))
     writer.release()  # without the end of a stream: the message is all that is wanted
-    return base64.b64encode(mark_views(message.getvalue(), field.children)).decode("ascii")
+    return base64.b64encode(message.getvalue()).decode("ascii")
 
 
-def _without_views(field: Field) -> Field:
-    is_list_view = field.kind in ("+vl", "+vL")
-    return replace(
-        field,
-        format=PLAIN_FORMATS.get(field.kind, field.format),
-        metadata=(*field.metadata, (_LIST_VIEW_KEY, b"true")) if is_list_view else field.metadata,
-        children=tuple(map(_without_views, field.children)),
-        dictionary=None if field.dictionary is None else _without_views(field.dictionary),
-    )
+def _in_plain_forms(field: Field) -> Field:
+    """The field as every version of pyarrow reads it; `_in_its_form` is the inverse."""
+    values = field.dictionary or field
+    plain = plain_format(values)
+    metadata = field.metadata
+    if plain != values.format:
+        form = str(values.decimal[2]) if values.kind == "d" else values.kind
+        metadata = (*metadata, (_FORM_KEY, form.encode()))
+    values = replace(values, format=plain, children=tuple(map(_in_plain_forms, values.children)))
+    return replace(values if field.dictionary is None else replace(field, dictionary=values), metadata=metadata)
+
+
+def _in_its_form(stored: Field) -> Field:
+    form = dict(stored.metadata).get(_FORM_KEY, b"").decode("ascii", "replace")
+    if not form:
+        return stored
+    values = stored.dictionary or stored
+    if PLAIN_FORMATS.get(form) == values.format:
+        values = replace(values, format=form)
+    elif values.kind == "d" and form in ("32", "64"):
+        precision, scale, _ = values.decimal
+        values = replace(values, format=f"d:{precision},{scale},{form}")
+    stored = values if stored.dictionary is None else replace(stored, dictionary=values)
+    return replace(stored, metadata=tuple(pair for pair in stored.metadata if pair[0] != _FORM_KEY))
 
 
 def is_stored_schema(text: str, num_columns: int) -> bool:
@@ -100,11 +114,9 @@ def _decode(text: str) -> SchemaMessage | None:
 
 def refined(derived: Field, stored: Field) -> Field | None:
     """The field of a column as its writer had it, None where that is not a form of what Parquet says."""
+    stored = _in_its_form(stored)
     if stored.dictionary is not None:
         return _refined_dictionary(derived, stored, stored.dictionary)
-    if stored.kind in _LIST_VIEWS and dict(stored.metadata).get(_LIST_VIEW_KEY):
-        kept = tuple(pair for pair in stored.metadata if pair[0] != _LIST_VIEW_KEY)
-        stored = replace(stored, format=_LIST_VIEWS[stored.kind], metadata=kept)
     format = _refined_format(derived, stored)
     children = _refined_children(derived, stored, by_position=derived.kind != "+s")
     if format is None or children is None:

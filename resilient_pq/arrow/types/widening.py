@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import (
     DTYPES,
+    LARGE_OFFSETS,
+    VIEW_KINDS,
     BufferPart,
+    Valid,
+    byte_arrays_of,
     make_array,
     make_dictionary_array,
     make_null_array,
@@ -26,10 +30,15 @@ from resilient_pq.arrow.buffers import (
 )
 from resilient_pq.arrow.int96 import micros_of
 from resilient_pq.arrow.types.field import Field
+from resilient_pq.errors import UnsupportedError
+from resilient_pq.format.encodings.dictionary import strings_at
+from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, ByteViews
 
 #: What an array of the first form can be made into, by their kinds.
-_WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("+vl", "+vL"), ("vu", "vz")}
-_STRINGS = ("u", "U", "z", "Z")
+_WIDER = {
+    ("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("+vl", "+vL"), ("+vl", "+l"), ("+vl", "+L"), ("+vL", "+L"),
+}  # fmt: skip
+_STRINGS = ("u", "U", "vu", "z", "Z", "vz")
 _TEXTS = ("u", "U", "vu")
 _BINARIES = ("z", "Z", "vz")
 
@@ -37,14 +46,10 @@ _BINARIES = ("z", "Z", "vz")
 def widest(fields: Sequence[Field]) -> Field:
     """The first of some types, in the form that arrays of all of them can be brought to, or a ValueError."""
     first = widest_so_far = fields[0]
-    values = [field.dictionary for field in fields if field.dictionary is not None]
-    if values:
-        if len(values) < len(fields) or len({field.ordered for field in fields}) > 1:
-            raise ValueError("only some arrays are dictionaries, or only some of these are ordered")
-        same = all(field.format == first.format for field in fields)
-        return replace(first, format=first.format if same else "i", dictionary=widest(values))
+    if any(field.dictionary is not None for field in fields):
+        return _widest_dictionary(fields)
     for field in fields:
-        if field.kind in _STRINGS and widest_so_far.kind in _STRINGS:
+        if field.kind != widest_so_far.kind and field.kind in _STRINGS and widest_so_far.kind in _STRINGS:
             widest_so_far = replace(first, format=_widest_string(field.kind, widest_so_far.kind))
         elif _is_wider(widest_so_far, field):
             widest_so_far = field
@@ -57,9 +62,21 @@ def widest(fields: Sequence[Field]) -> Field:
     return replace(first, format=format, children=tuple(widest(below) for below in children))
 
 
+def _widest_dictionary(fields: Sequence[Field]) -> Field:
+    """A dictionary where all are, and in one order or none; else the type of the values."""
+    first, values = fields[0], [field.dictionary or field for field in fields]
+    if any(field.dictionary is None or field.ordered != first.ordered for field in fields):
+        plain = widest(values)
+        return replace(first, format=plain.format, dictionary=None, ordered=False)
+    same = all(field.format == first.format for field in fields)
+    return replace(first, format=first.format if same else "i", dictionary=widest(values))
+
+
 def _widest_string(*kinds: str) -> str:
-    """Large where one is, and binary where one is: then not all is text."""
-    widest = "z" if any(kind in ("z", "Z") for kind in kinds) else "u"
+    """A view where both are; large where one is, and binary where one is: then not all is text."""
+    widest = "z" if any(kind in _BINARIES for kind in kinds) else "u"
+    if all(kind in VIEW_KINDS for kind in kinds):
+        return f"v{widest}"
     return widest.upper() if any(kind in ("U", "Z") for kind in kinds) else widest
 
 
@@ -92,6 +109,8 @@ def _same_form(one: Field, other: Field) -> bool:
 
 
 def _widened(part: BufferPart, target: Field) -> Any:
+    if part.field.dictionary is not None and target.dictionary is None:
+        return widen(decoded(part), target)
     if target.dictionary is not None:
         values = _widened(part.dictionary(), target.dictionary)
         indices = part.indices().astype(DTYPES[target.format])
@@ -100,13 +119,39 @@ def _widened(part: BufferPart, target: Field) -> Any:
         return make_null_array(target, part.length)
     if part.field.kind == "n":
         return _nulls(target, part.length)
-    if target.kind in ("vu", "vz"):
+    if part.field.kind in VIEW_KINDS and target.kind not in VIEW_KINDS:
+        return _string_array(target, byte_arrays_of(part, None), part.valid())
+    if target.kind in VIEW_KINDS:
         return make_view_array(target, part.views(), part.view_buffers(), part.valid())
     if target.kind.startswith("+"):
         buffers, children = _widened_children(part, target)
     else:
         buffers, children = _widened_buffers(part, target), []
     return make_array(target, part.length, buffers, part.valid(), children)
+
+
+def decoded(part: BufferPart) -> Any:
+    """The `CArray` of the values that a dictionary array refers to; an UnsupportedError where they are too large."""
+    values, valid = part.dictionary(), part.valid()
+    field, indices = values.field, part.indices().astype(np.int64)
+    if not values.length:
+        return _nulls(field, part.length)
+    if valid is not None:
+        indices[~valid] = 0
+    if field.kind in _STRINGS:
+        return _string_array(field, strings_at(byte_arrays_of(values, None), indices), valid)
+    rows = values.rows() if field.kind in ("d", "w", "ti") else values.fixed()
+    return make_array(field, part.length, [rows.take(indices, axis=0).ravel()], valid)
+
+
+def _string_array(target: Field, values: ByteArrays, valid: Valid | None) -> Any:
+    if target.kind in VIEW_KINDS:
+        views = ByteViews.of(values)
+        return make_view_array(target, views.views, views.buffers, valid)
+    if values.num_bytes > MAX_SMALL_OFFSET and target.kind not in LARGE_OFFSETS:
+        raise UnsupportedError("the strings of one row group take more than 2 GiB", hint="read it with strings='view'")
+    offsets = values.offsets.astype(np.int64 if target.kind in LARGE_OFFSETS else np.int32, copy=False)
+    return make_array(target, len(values), [offsets, values.data], valid)
 
 
 def _widened_children(part: BufferPart, target: Field) -> tuple[list[Any], list[Any]]:

@@ -56,8 +56,12 @@ def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
 
 def build_on(node: Primitive, entries: Values, values: Values, max_bytes: int) -> Dictionary | None:
     """The dictionary of `values` that begins with `entries`; as of `build`, which see."""
-    built = build(node, joined(entries, values), max_bytes)
-    return None if built is None else Dictionary(built.values, built.indices[len(entries) :], all_used=False)
+    built = build(node, values, max_bytes)
+    begun = None if built is None else build(node, joined(entries, built.values), max_bytes)
+    if built is None or begun is None:
+        return None
+    places = begun.indices[len(entries) :]
+    return Dictionary(begun.values, places.take(built.indices), all_used=len(begun.values) == len(built.values))
 
 
 def joined(values: Values, others: Values) -> Values:

@@ -117,11 +117,12 @@ def choose_first(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
 
 
 def _choose_begun(leaf: Leaf, data: LeafData, entries: Values, options: ChunkOptions) -> Choice | None:
-    """A dictionary that begins with some values, where it is not too large, and none was ruled out."""
+    """A dictionary that begins with some values, where none was ruled out, and it takes at most half of the values."""
     wanted = options.encoding
     if options.dictionary is False or not options.dictionary_bytes or wanted not in (None, *DICTIONARY_ENCODINGS):
         return None
-    limit = _LARGEST_DICTIONARY if options.dictionary else options.dictionary_bytes
+    worth = max(options.dictionary_bytes, plain_bytes(leaf, data.values) // 2)
+    limit = _LARGEST_DICTIONARY if options.dictionary else min(worth, _LARGEST_DICTIONARY)
     built = dictionary.build_on(leaf.node, entries, data.values, limit)
     return None if built is None else Choice(wanted or Encoding.RLE_DICTIONARY, built)
 
