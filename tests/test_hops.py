@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 MOST = {
     "read": (37, 192),
     "write": (59, 344),
-    "read with a filter": (54, 305),
+    "read with a filter": (54, 306),
     "recover": (81, 424),
 }
 

@@ -20,7 +20,7 @@ from nanoarrow.c_array_stream import CArrayStream
 from resilient_pq.arrow.buffers import make_array
 from resilient_pq.arrow.c_arrays import CArrayStruct
 from resilient_pq.arrow.table import Table
-from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.field import Field, with_wide_indices
 from resilient_pq.errors import SchemaError
 
 
@@ -77,8 +77,11 @@ class _Exported:
 
 
 def checked(table: Table, field: Field) -> Table:
-    """The table, if it is of the type that the stream was declared to have."""
+    """The table in the type that the stream was declared to have, where that is possible."""
     found = Field.of(table)
+    if found != field and len(found.children) == len(field.children):
+        table = table.widened(field)
+        found = Field.of(table)
     if len(found.children) != len(field.children):
         raise ValueError(f"a table of {len(found.children)} columns came in a stream of {len(field.children)}")
     for one, declared in zip(found.children, field.children, strict=True):
@@ -124,6 +127,7 @@ def lazy_stream(field: Field, tables: Iterator[Table], ended: Callable[[], objec
     """
     # An array that is never given out: it is freed with the stream, which shows when the stream ends.
     life = np.zeros(1, np.uint8)
+    field = with_wide_indices(field)
     witness = make_array(Field("", "C", False), 1, [life], None)
     capsule = CArrayStream.from_c_arrays([witness], field.to_c(), move=True, validate=False).__arrow_c_stream__()
     stream = _CStream.from_address(_pointer_of(capsule, b"arrow_array_stream"))

@@ -65,6 +65,10 @@ class Table:
         self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
         self._num_rows = num_rows
 
+    def widened(self, field: Field) -> Table:
+        """The same rows in the types of a struct, or where that cannot hold them, in still wider ones."""
+        return Table(field, self._chunks, self._num_rows)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Its rows for another process; a slice takes no more along than it shows, but for buffers of views."""
         chunks = [[Packed.of(BufferPart.of(array)) for array in chunk] for chunk in self._chunks]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from resilient_pq.arrow.c_stream import checked
 from resilient_pq.arrow.table import Table
-from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.field import Field, with_wide_indices
 from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.engines.pushdown import Alternatives
@@ -85,7 +85,7 @@ class Scan:
             ResilientPQError: As of `open_many`: the files are opened now.
         """
         source = _engine("duckdb_source", "duckdb and pyarrow")
-        relation: duckdb.DuckDBPyRelation = source.relation(connection, self.arrow_schema, self._stream)
+        relation: duckdb.DuckDBPyRelation = source.relation(connection, with_wide_indices(Field.of(self.arrow_schema)).to_c(), self._stream)
         return relation
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Scan:
         batches = self._dataset.batches(
             batch_rows or _BATCH_ROWS, columns, filters=filters, limit=limit, strings="view"
         )
-        declared = Field.of(batches)
+        declared = with_wide_indices(Field.of(batches))
         with BlockingBatches(batches) as tables:
             for table in tables:
                 yield checked(table, declared)

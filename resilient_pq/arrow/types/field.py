@@ -200,6 +200,13 @@ def with_views(field: Field) -> Field:
     return replace(field, format=_VIEW_FORMATS.get(field.kind, field.format), children=children)
 
 
+def with_wide_indices(field: Field) -> Field:
+    """The type in a stream, which cannot change: a row group may have more values than narrow indices tell apart."""
+    children = tuple(map(with_wide_indices, field.children))
+    narrow = field.dictionary is not None and field.format in "cCsS"
+    return replace(field, format="i" if narrow else field.format, children=children)
+
+
 def without_string_views(field: Field) -> Field:
     """The same type, but for its views of strings and binaries, at any depth: they are plain."""
     children = tuple(map(without_string_views, field.children))

@@ -50,7 +50,7 @@ def widest(fields: Sequence[Field]) -> Field:
         return _widest_dictionary(fields)
     for field in fields:
         if field.kind != widest_so_far.kind and field.kind in _STRINGS and widest_so_far.kind in _STRINGS:
-            widest_so_far = replace(first, format=_widest_string(field.kind, widest_so_far.kind))
+            widest_so_far = replace(first, format=_widest_string(widest_so_far.kind, field.kind))
         elif _is_wider(widest_so_far, field):
             widest_so_far = field
         elif field.format != widest_so_far.format and not _is_wider(field, widest_so_far):
@@ -63,21 +63,22 @@ def widest(fields: Sequence[Field]) -> Field:
 
 
 def _widest_dictionary(fields: Sequence[Field]) -> Field:
-    """A dictionary where all are, and in one order or none; else the type of the values."""
+    """A dictionary where all are, and ordered where all are; else the type of the values."""
     first, values = fields[0], [field.dictionary or field for field in fields]
-    if any(field.dictionary is None or field.ordered != first.ordered for field in fields):
+    if any(field.dictionary is None for field in fields):
         plain = widest(values)
         return replace(first, format=plain.format, dictionary=None, ordered=False)
     same = all(field.format == first.format for field in fields)
-    return replace(first, format=first.format if same else "i", dictionary=widest(values))
+    ordered = all(field.ordered for field in fields)
+    return replace(first, format=first.format if same else "i", dictionary=widest(values), ordered=ordered)
 
 
-def _widest_string(*kinds: str) -> str:
-    """A view where both are; large where one is, and binary where one is: then not all is text."""
-    widest = "z" if any(kind in _BINARIES for kind in kinds) else "u"
-    if all(kind in VIEW_KINDS for kind in kinds):
+def _widest_string(first: str, other: str) -> str:
+    """A view where the first is; else large where one is. Binary where one is: then not all is text."""
+    widest = "z" if first in _BINARIES or other in _BINARIES else "u"
+    if first in VIEW_KINDS:
         return f"v{widest}"
-    return widest.upper() if any(kind in ("U", "Z") for kind in kinds) else widest
+    return widest.upper() if {first, other} & LARGE_OFFSETS else widest
 
 
 def _is_wider(one: Field, other: Field) -> bool:
@@ -119,7 +120,7 @@ def _widened(part: BufferPart, target: Field) -> Any:
         return make_null_array(target, part.length)
     if part.field.kind == "n":
         return _nulls(target, part.length)
-    if part.field.kind in VIEW_KINDS and target.kind not in VIEW_KINDS:
+    if part.field.kind in _STRINGS and (part.field.kind in VIEW_KINDS) != (target.kind in VIEW_KINDS):
         return _string_array(target, byte_arrays_of(part, None), part.valid())
     if target.kind in VIEW_KINDS:
         return make_view_array(target, part.views(), part.view_buffers(), part.valid())
