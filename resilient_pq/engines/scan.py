@@ -85,7 +85,9 @@ class Scan:
             ResilientPQError: As of `open_many`: the files are opened now.
         """
         source = _engine("duckdb_source", "duckdb and pyarrow")
-        relation: duckdb.DuckDBPyRelation = source.relation(connection, with_wide_indices(Field.of(self.arrow_schema)).to_c(), self._stream)
+        relation: duckdb.DuckDBPyRelation = source.relation(
+            connection, with_wide_indices(Field.of(self.arrow_schema)).to_c(), self._stream
+        )
         return relation
 
     def close(self) -> None:

@@ -68,7 +68,8 @@ class FsspecStore(SpooledStore):
     def __init__(self, filesystem: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING) -> None:
         """Take over the file system."""
         self._filesystem = filesystem
-        self._attempts = Attempts(retry, RequestLimiter(MAX_REQUESTS), lambda: self.name)
+        limiter = RequestLimiter(MAX_REQUESTS)
+        self._attempts = Attempts(retry, lambda: limiter, lambda: self.name)
         self._asynchronous = bool(getattr(filesystem, "async_impl", False) and filesystem.asynchronous)
         self._prefix = prefix
         self._session: Any = None

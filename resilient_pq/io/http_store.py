@@ -23,10 +23,13 @@ from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
 from resilient_pq.io.option_kinds import OPTIONS, Kind, check_kinds, check_names
 from resilient_pq.io.protocols import Capabilities, WriteStore
+from resilient_pq.io.shared_clients import Borrowed, ClientKey, let_go
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
+from resilient_pq.io.surroundings import surroundings
 from resilient_pq.io.transfer.fetch_counters import count_request
 from resilient_pq.io.transfer.ranged_answer import Answer
-from resilient_pq.io.transfer.ranged_get import RangedGetStore
+from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS, RangedGetStore
+from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import READING, RetryPolicy, retry_after
 
@@ -75,7 +78,7 @@ class HttpStore(RangedGetStore, WriteStore):
         retry: RetryPolicy = READING,
     ) -> None:
         """Nothing is opened before the first request."""
-        super().__init__(retry)
+        super().__init__(retry, limiter=lambda: self._borrowed.client.limiter)
         self._options = dict(storage_options or {})
         check_kinds(self._options, _KINDS)
         if self._options.get("client_kwargs"):
@@ -83,9 +86,9 @@ class HttpStore(RangedGetStore, WriteStore):
 
             known = frozenset(inspect.signature(aiohttp.ClientSession.__init__).parameters) - {"self"}
             check_names(self._options, "client_kwargs", known)
-        self._filesystem: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
+        self._borrowed = Borrowed(
+            lambda: ClientKey("http", self._options, surroundings("http")), lambda: _HttpConnection(self._options)
+        )
         self._without_head: set[str] = set()  # hosts
 
     @property
@@ -133,11 +136,8 @@ class HttpStore(RangedGetStore, WriteStore):
         self._refuse_writing(key)
 
     async def close(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        filesystem, self._filesystem = self._filesystem, None
-        if filesystem is not None and filesystem._session is not None:  # none where the options made none
-            await filesystem._session.close()
+        """Use the connections no more; they stay for the next store of these options."""
+        self._borrowed.give_back()
 
     def _refuse_writing(self, key: str) -> NoReturn:
         raise UnsupportedError(
@@ -199,7 +199,7 @@ class HttpStore(RangedGetStore, WriteStore):
         self, method: str, url: str, headers: dict[str, str], *, empty: bool = False
     ) -> aiohttp.ClientResponse:
         """One request, its body unread, or the error of ours that the status means."""
-        filesystem = await self._connected()
+        filesystem = await self._borrowed.client.filesystem()
         import aiohttp  # noqa: PLC0415 (imported when it was connected)
 
         options = dict(filesystem.kwargs)
@@ -251,17 +251,33 @@ class HttpStore(RangedGetStore, WriteStore):
             return TransientError(message, where=where)
         return StoreError(message, where=where)
 
-    async def _connected(self) -> Any:
-        loop = asyncio.get_running_loop()
-        if self._filesystem is None and not self._closed:
-            filesystem = await asyncio.to_thread(_filesystem, self._options, loop)
-            if self._filesystem is None:
-                self._filesystem, self._loop = filesystem, loop
-        if self._closed:
-            raise StoreError("the store is closed")
-        if loop is not self._loop:
-            raise StoreError("the store belongs to another event loop; make one in each")
+
+class _HttpConnection:
+    """A session, which stores share; the first request opens it."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Nothing is opened yet."""
+        self.limiter = RequestLimiter(MAX_REQUESTS)
+        self._options = options
+        self._filesystem: Any = None
+
+    async def filesystem(self) -> Any:
+        """The file system of fsspec that has the session."""
+        if self._filesystem is None:
+            filesystem = await asyncio.to_thread(_filesystem, self._options, asyncio.get_running_loop())
+            self._filesystem = self._filesystem or filesystem
         return self._filesystem
+
+    async def close(self) -> None:
+        """Close the connections."""
+        filesystem, self._filesystem = self._filesystem, None
+        if filesystem is not None and filesystem._session is not None:  # none where the options made none
+            await filesystem._session.close()
+
+    def abandon(self) -> None:
+        """Let go of connections that nothing can close any more."""
+        if self._filesystem is not None and self._filesystem._session is not None:
+            let_go([self._filesystem._session])
 
 
 def _filesystem(storage_options: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> Any:

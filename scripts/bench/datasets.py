@@ -221,6 +221,35 @@ def many_chunks_input(columns: int, row_groups: int, folder: Path) -> Path:
     return path
 
 
+def kept_input(name: str, table: Callable[[], pa.Table], folder: Path, **options: Any) -> Path:
+    """A table as pyarrow writes it with page CRCs and these options, made where it is missing."""
+    path = folder / f"{name}-v{_VERSION}.parquet"
+    if not path.exists():
+        with _made(path) as partial:
+            pq.write_table(table(), partial, write_page_checksum=True, **options)
+    return path
+
+
+def mixed(rows: int) -> pa.Table:
+    """Five columns of kinds that small tables have."""
+    rng = np.random.default_rng([_SEED, 7, rows])
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            "time": pa.array(1_700_000_000_000_000 + np.arange(rows) * 1_000_003, pa.timestamp("us")),
+            "price": rng.normal(100, 15, rows).round(2),
+            "count": pa.array(rng.integers(0, 1000, rows), mask=rng.random(rows) < 0.05),
+            "kind": _words(_PAYMENTS, rng.integers(0, len(_PAYMENTS), rows)),
+        }
+    )
+
+
+def floats(columns: int, rows: int) -> pa.Table:
+    """Columns of random doubles."""
+    rng = np.random.default_rng([_SEED, 8, columns, rows])
+    return pa.table({f"c{i:05}": rng.random(rows) for i in range(columns)})
+
+
 def random_columns_input(columns: int, row_groups: int, group_rows: int, folder: Path) -> Path:
     """Columns of 8 random bytes, floats and integers in turn, as pyarrow writes them without dictionaries."""
     path = folder / f"random-{columns}x{row_groups}x{group_rows}-v{_VERSION}.parquet"

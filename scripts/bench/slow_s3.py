@@ -2,9 +2,10 @@
 
 Run it as ``python scripts/bench/slow_s3.py [--port 9000] [--latency-ms 30] [--bandwidth 50e6] [--keep] [--md5]
 [--serve FOLDER]``. It speaks as much of S3 as writers and readers need: PutObject, multipart uploads, HEAD, GET with
-ranges and If-Match, lists. Any bucket exists and any credentials are good. Without ``--keep`` it drops the bytes of
-bodies and remembers their sizes, so that it takes little of the machine it shares with what is measured; then nothing
-can be read back. The files of a folder are served as objects of the bucket ``bench``, from mapped memory.
+ranges and If-Match, conditional PUT and DELETE, lists. Any bucket exists and any credentials are good. Without
+``--keep`` it drops the bytes of long bodies and remembers their sizes, so that it takes little of the machine it shares
+with what is measured; then they cannot be read back. The files of a folder are served as objects of the bucket
+``bench``, from mapped memory.
 
 ``GET /-/stats`` answers with JSON: what was asked for since the last ``POST /-/reset``.
 """
@@ -34,6 +35,8 @@ _SCRATCH = 256 * KiB
 _SOCKET_BUFFER = 256 * KiB
 # Seconds of bandwidth that are sent at once: timers of event loops are no finer than a millisecond.
 _PIECE_SECONDS = 0.002
+# Bodies of so many bytes are always kept.
+_KEPT = 4 * KiB
 _BUCKET = "bench"
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
@@ -198,9 +201,21 @@ class Buckets:
             self._made += 1
             etag = f"{self._made:032x}"
         self.stats.bytes_in += request.size
-        return Blob(request.size, f'"{etag}"', memoryview(b"".join(request.body or ())) if self.keep else None)
+        return Blob(request.size, f'"{etag}"', None if request.body is None else memoryview(b"".join(request.body)))
+
+    def _refused(self, request: Request) -> Answer | None:
+        """Why a condition of the request does not hold."""
+        blob = self.objects.get(request.path)
+        expected = request.headers.get("if-match")
+        if expected is not None and (blob is None or blob.etag != expected):
+            return _error(412, "PreconditionFailed")
+        if request.headers.get("if-none-match") == "*" and blob is not None:
+            return _error(412, "PreconditionFailed")
+        return None
 
     def _put(self, request: Request) -> Answer:
+        if (refused := self._refused(request)) is not None:
+            return refused
         blob = self.objects[request.path] = self._blob(request)
         return Answer(headers={"ETag": blob.etag})
 
@@ -244,6 +259,8 @@ class Buckets:
         return _error(404, "NoSuchUpload") if found is None else Answer(204)
 
     def _delete(self, request: Request) -> Answer:
+        if (refused := self._refused(request)) is not None:
+            return refused
         self.objects.pop(request.path, None)
         return Answer(204)
 
@@ -402,7 +419,8 @@ class Connection(asyncio.BufferedProtocol):
         stats = self._buckets.stats
         stats.in_flight += 1
         stats.most_in_flight = max(stats.most_in_flight, stats.in_flight)
-        if request.method == "POST" or self._buckets.keep:
+        small = request.size <= _KEPT  # such as an epoch object, which is read back
+        if small or request.method == "POST" or self._buckets.keep:
             request.body = []
         if self._md5 and request.method == "PUT":
             request.md5 = hashlib.md5(usedforsecurity=False)

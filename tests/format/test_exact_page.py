@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq import sync
 from resilient_pq.damage.exact_page import check_exact
 from resilient_pq.errors import FormatError
 from resilient_pq.format import compact_protocol, kernels
@@ -232,3 +234,18 @@ def test_nothing_for_values_that_take_no_bits() -> None:
     assert rle.ends_with(memoryview(b""), 0, 12)
     assert rle.ends_with(memoryview(b"\x18"), 0, 12)
     assert not rle.ends_with(memoryview(b"\x18\x18"), 0, 12)
+
+
+def test_recover_keeps_no_page_that_claims_more_bytes_than_it_has(tmp_path: Path) -> None:
+    """Of a page without a checksum: pyarrow refuses a whole column for it."""
+    values = [*range(20)] * 2
+    source = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"id": pa.array(values, pa.int64())}), source, compression="none", row_group_size=20)
+    data = bytearray(source.read_bytes())
+    chunk = pq.ParquetFile(source).metadata.row_group(1).column(0)
+    run = chunk.dictionary_page_offset + chunk.total_compressed_size - 16
+    assert data[run] == 3 << 1 | 1  # three groups of five bits
+    data[run] = 13 << 1 | 1
+    source.write_bytes(data)
+    sync.recover(source, tmp_path / "output.parquet", on_damage="drop")
+    assert pq.read_table(tmp_path / "output.parquet")["id"].to_pylist() == values[:20]

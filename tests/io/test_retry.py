@@ -228,8 +228,9 @@ class Failing:
     def __init__(self, until: float) -> None:
         self.clock = Clock()
         self.until = until
+        limiter = RequestLimiter(1)
         self.attempts = Attempts(
-            RetryPolicy(seconds=60), RequestLimiter(1), lambda: "S3", clock=self.clock, sleep=self.clock.sleep
+            RetryPolicy(seconds=60), lambda: limiter, lambda: "S3", clock=self.clock, sleep=self.clock.sleep
         )
 
     async def ask(self) -> float:
@@ -278,7 +279,7 @@ async def test_waiting_for_a_turn_is_no_time_of_the_operation() -> None:
     """Where many requests wait for each other, each has the whole time for itself."""
     clock = Clock()
     limiter = RequestLimiter(1)
-    attempts = Attempts(RetryPolicy(seconds=30), limiter, lambda: "S3", clock=clock, sleep=clock.sleep)
+    attempts = Attempts(RetryPolicy(seconds=30), lambda: limiter, lambda: "S3", clock=clock, sleep=clock.sleep)
     tried = 0
 
     async def fail_once() -> str:

@@ -166,9 +166,9 @@ async def test_requests_are_those_of_botocore(wire: type[Wire], case: str) -> No
     """Whatever is learnt from the first GET holds for every other one."""
     options, bucket = REQUESTS[case]
     options = {**options, "config_kwargs": {**options.get("config_kwargs", {}), "http_session_cls": wire}}
-    ours, theirs = S3Client(options), S3Client(options)
-    await theirs._connect()
-    theirs._gets = None
+    ours, theirs = S3Client(options), S3Client({**options, "fixed_upload_size": True})  # so that they share nothing
+    await theirs.connection.filesystem()
+    theirs.connection.gets = None
     for client in (ours, theirs):
         await get(client, bucket, "first", Range="bytes=-100")
     for key in ("a/b c/d+e&f=g", "köln/東京~x", "//a/../b?c#d%20e"):
@@ -207,21 +207,21 @@ SIGNED = (
 )
 async def test_what_is_not_understood(wire: type[Wire], url: str, header: str) -> None:
     client = S3Client({**CREDENTIALS, "config_kwargs": {"http_session_cls": wire}})
-    await client._connect()
-    assert client._gets is not None
+    await client.connection.filesystem()
+    assert client.connection.gets is not None
     headers = {"Authorization": header, "X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}
     right = SimpleNamespace(url="https://h/a", headers={**headers, "Authorization": SIGNED})
-    assert await client._gets._parse_request([right], "a") is not None
+    assert await client.connection.gets._parse_request([right], "a") is not None
     wrong = SimpleNamespace(url=url, headers=headers)
-    assert await client._gets._parse_request([wrong], "a") is None
+    assert await client.connection.gets._parse_request([wrong], "a") is None
 
 
 async def test_a_session_with_hooks_is_left_to_botocore(wire: type[Wire]) -> None:
     from aiobotocore.session import AioSession
 
     client = S3Client({**CREDENTIALS, "session": AioSession(), "config_kwargs": {"http_session_cls": wire}})
-    await client._connect()
-    assert client._gets is None
+    await client.connection.filesystem()
+    assert client.connection.gets is None
 
 
 async def test_a_store_that_refuses_our_first_request(wire: type[Wire]) -> None:
@@ -255,8 +255,9 @@ async def test_credentials_that_are_refreshed(wire: type[Wire]) -> None:
     async def get_frozen_credentials() -> Any:
         return frozen
 
-    assert client._gets is not None
-    client._client._request_signer._credentials = SimpleNamespace(get_frozen_credentials=get_frozen_credentials)
+    client.connection.client._request_signer._credentials = SimpleNamespace(
+        get_frozen_credentials=get_frozen_credentials
+    )
     await get(client, "bucket", "a", Range="bytes=0-9")
     headers = wire.sent[-1].headers
     assert headers["x-amz-security-token"] == "another"

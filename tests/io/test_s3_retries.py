@@ -119,13 +119,13 @@ async def test_fewer_requests_are_sent_to_a_store_that_throttles(moto_proxy: Any
     options = {**s3.storage_options, "config_kwargs": {"max_pool_connections": 8}}
     async with S3Store(options, retry=QUICK) as store:
         await store.put(f"{s3.bucket}/slow", BYTES)
-        assert store._limiter.limit == 8
+        assert store._client.connection.limiter.limit == 8
         proxy.on("HEAD", times=2, status=503)
         await store.head(f"{s3.bucket}/slow")
-        assert store._limiter.limit == 2
+        assert store._client.connection.limiter.limit == 2
         for _ in range(6):
             await store.head(f"{s3.bucket}/slow")
-        assert store._limiter.limit == 4, "what goes well raises it again"
+        assert store._client.connection.limiter.limit == 4, "what goes well raises it again"
 
 
 async def test_what_hangs_is_given_up_and_asked_again(moto_proxy: Any) -> None:

@@ -63,6 +63,8 @@ def decode(data: bytes, width: int, count: int, largest: int = 2**32) -> tuple[l
         header, position = read_varint(data, position)
         if header % 2:
             end = min(position + header // 2 * width, len(data))
+            if header // 2 * width - (end - position) >= width:
+                raise ValueError("a run that claims a group which is not there")
             for place in range(min(header // 2 * 8, count - len(values))):
                 bits = range(position * 8 + place * width, position * 8 + (place + 1) * width)
                 values.append(sum((data[bit // 8] >> (bit % 8) & 1) << n for n, bit in enumerate(bits)))
@@ -118,14 +120,17 @@ def test_decodes_what_stands_in_the_runs(
 @pytest.mark.parametrize("width", range(1, 33))
 def test_decodes_long_runs_of_every_width(kernels: ModuleType, guarded: Any, width: int) -> None:
     values = np.random.default_rng(width).integers(0, 2 ** min(width, 31), 1003)
-    encoded = encode([("packed", values.tolist())], width)
     for count in (1003, 1000, 999, 33, 32, 8, 1):
-        stored = 1 + (len(values) > 503) + (count * width + 7) // 8  # cut short behind the last value wanted
+        encoded = encode([("packed", values[: -(-count // 8) * 8].tolist())], width)
+        stored = 1 + (count > 503) + (count * width + 7) // 8  # cut short behind the last value wanted
         with guarded(count, np.int32) as out:
             assert kernels.rle_decode(np.frombuffer(encoded, np.uint8)[:stored], width, out) == stored
             assert (out == values[:count]).all()
         with guarded(count, np.int32) as out, pytest.raises(EncodingError):
             kernels.rle_decode(encoded[: stored - 1], width, out)
+        longer = encode([("packed", [0] * (-(-count // 8) * 8 + 8))], width)
+        with guarded(count, np.int32) as out, pytest.raises(EncodingError):  # a group more, which is not there
+            kernels.rle_decode(longer[:-width], width, out)
 
 
 @pytest.mark.parametrize("width", [8, 9, 17, 32])

@@ -12,7 +12,10 @@ from resilient_pq.errors import StoreError, UnsupportedError
 from resilient_pq.io.location import cause_to_show, scrubbed
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.io.s3.s3_responses import code_of, from_s3_error
+from resilient_pq.io.shared_clients import Borrowed, ClientKey, let_go
+from resilient_pq.io.surroundings import surroundings
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
+from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import RetryPolicy
 
@@ -25,19 +28,67 @@ PROGRESS_SECONDS = 15
 _NOT_ABOUT_ACCESS = frozenset({"config_kwargs", "fixed_upload_size"})
 
 
+class S3Connection:
+    """The client of one endpoint and one set of options in an event loop; the first request opens it.
+
+    Attributes:
+        limiter: How many requests are under way at one time, of all stores together.
+        client: That of aiobotocore, once there is one.
+        gets: What sends GETs past it, where something does.
+        renewal: What changes its credentials, where something does.
+    """
+
+    def __init__(self, options: Mapping[str, Any], progress_seconds: float | None, *, renews: bool) -> None:
+        """Nothing is looked up or opened yet."""
+        self.limiter = RequestLimiter(max_requests_from(options))
+        self.client: Any = None
+        self.gets: S3Gets | None = None
+        self.renewal: Renewal | None = None
+        self._options = options
+        self._progress_seconds = progress_seconds
+        self._renews = renews
+        self._filesystem: Any = None
+        self._opening = asyncio.Lock()
+
+    async def filesystem(self) -> Any:
+        """The s3fs that sends requests, opened by the first of them."""
+        if self._filesystem is not None:
+            return self._filesystem
+        async with self._opening:
+            if self._filesystem is None:
+                try:
+                    filesystem = await asyncio.to_thread(_filesystem, self._options, self._progress_seconds)
+                    self.client = await filesystem.set_session()
+                except (TypeError, KeyError, AttributeError) as error:
+                    raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
+                from resilient_pq.io.s3.s3_connection import prepare_client  # noqa: PLC0415
+
+                # A session of the caller's may have hooks of the caller's, which every request is to pass.
+                self.gets, self.renewal = prepare_client(
+                    filesystem, self.client, gets=not self._options.get("session"), renews=self._renews
+                )
+                self._filesystem = filesystem
+        return self._filesystem
+
+    async def close(self) -> None:
+        """Close the connections."""
+        client, self.client, self._filesystem = self.client, None, None
+        if client is not None:
+            await client.close()
+
+    def abandon(self) -> None:
+        """Let go of connections that nothing can close any more."""
+        if self.client is not None:
+            let_go(self.client._endpoint.http_session._sessions.values())
+
+
 class S3Client:
-    """The connection to one S3 endpoint, opened by the first request, within the event loop of that request."""
+    """Requests to one S3 endpoint, over a connection that the first of them borrows in its event loop."""
 
     def __init__(self, storage_options: Mapping[str, Any]) -> None:
         """Keep the options; nothing is looked up or opened yet."""
         self._options = s3fs_options(storage_options)
-        self._filesystem: Any = None
-        self._client: Any = None
-        self._gets: S3Gets | None = None
-        self._renewal: Renewal | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._opening = asyncio.Lock()
-        self._closed = False
+        self._borrowed = Borrowed(lambda: ClientKey("s3", self._options, surroundings("s3")), self._new_connection)
 
     @property
     def endpoint_url(self) -> str | None:
@@ -72,21 +123,22 @@ class S3Client:
 
     async def call(self, operation: str, url: str, *, Bucket: str, **parameters: Any) -> dict[str, Any]:  # noqa: N803
         """Send one request."""
-        used = None if self._renewal is None else self._renewal.in_use
+        connection = self.connection
+        used = None if connection.renewal is None else connection.renewal.in_use
         try:
             answer = await self._send_logged(operation, url, Bucket, parameters)
         except StoreError as error:
-            if self._renewal is None:
+            if connection.renewal is None:
                 raise
             in_words = partial(self._explain_refusal, url, Bucket)
-            refused = await self._renewal.after(error, used or self._renewal.in_use, in_words)
+            refused = await connection.renewal.after(error, used or connection.renewal.in_use, in_words)
             if refused is error:
                 raise
             if refused is not None:
                 raise refused from error.__cause__
             answer = await self._send_logged(operation, url, Bucket, parameters)
-        if self._renewal is not None:
-            self._renewal.granted()
+        if connection.renewal is not None:
+            connection.renewal.granted()
         return answer
 
     async def _explain_refusal(self, url: str, bucket: str) -> StoreError | None:
@@ -114,9 +166,10 @@ class S3Client:
     async def _send(self, operation: str, url: str, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
         pieces: RequestBody | None = None
         try:
-            filesystem = await self._connect()
-            if operation == "get_object" and self._gets is not None:
-                return await self._get(self._gets, filesystem, bucket, parameters)
+            connection = self.connection
+            filesystem = await connection.filesystem()
+            if operation == "get_object" and connection.gets is not None:
+                return await self._get(connection.gets, filesystem, bucket, parameters)
             body = parameters.get("Body")
             if body is None:
                 answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
@@ -142,44 +195,23 @@ class S3Client:
 
     async def accepts(self, operation: str, parameter: str) -> bool:
         """Whether the installed botocore knows a parameter; s3fs drops unknown ones without a word."""
-        await self._connect()
-        api_name = self._client.meta.method_to_api_mapping[operation]
-        shape = self._client.meta.service_model.operation_model(api_name).input_shape
+        await self.connection.filesystem()
+        client = self.connection.client
+        api_name = client.meta.method_to_api_mapping[operation]
+        shape = client.meta.service_model.operation_model(api_name).input_shape
         return parameter in shape.members
 
     async def close(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        client, self._client, self._filesystem = self._client, None, None
-        if client is not None:
-            await client.close()
+        """Use the connection no more; it stays for the next store of these options."""
+        self._borrowed.give_back()
 
-    async def _connect(self) -> Any:
-        if self._closed:
-            raise StoreError("the store is closed")
-        loop = asyncio.get_running_loop()
-        if self._filesystem is not None:
-            if loop is not self._loop:
-                raise StoreError("the store belongs to another event loop; make one in each")
-            return self._filesystem
-        async with self._opening:
-            if self._filesystem is None:
-                try:
-                    filesystem = await asyncio.to_thread(_filesystem, self._options, self._progress_seconds)
-                    self._client = await filesystem.set_session()
-                except (TypeError, KeyError, AttributeError) as error:
-                    raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
-                from resilient_pq.io.s3.s3_connection import prepare_client  # noqa: PLC0415
+    @property
+    def connection(self) -> S3Connection:
+        """That of the running event loop."""
+        return self._borrowed.client
 
-                # A session of the caller's may have hooks of the caller's, which every request is to pass.
-                self._gets, self._renewal = prepare_client(
-                    filesystem,
-                    self._client,
-                    gets=not self._options.get("session"),
-                    renews=self._looks_up_credentials,
-                )
-                self._filesystem, self._loop = filesystem, loop
-        return self._filesystem
+    def _new_connection(self) -> S3Connection:
+        return S3Connection(self._options, self._progress_seconds, renews=self._looks_up_credentials)
 
 
 def _error_of_ours(error: Exception, operation: str, url: str, bucket: str, *, sent: bool) -> Exception | None:

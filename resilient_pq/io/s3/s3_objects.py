@@ -20,7 +20,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.object_sink import Buffer, pieces_of
 from resilient_pq.io.s3.object_etags import Fingerprint, crc32_of, decoded, encoded, md5_of
-from resilient_pq.io.s3.s3_client import S3Client, max_requests_from, retry_policy_from
+from resilient_pq.io.s3.s3_client import S3Client, retry_policy_from
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.io.s3.s3_responses import code_of, from_s3_error, refuses_parameter, status_of
 from resilient_pq.io.stored_object import ListedObject, ObjectInfo, folder_prefix
@@ -47,8 +47,8 @@ class S3Objects(RangedGetStore):
     ) -> None:
         """Nothing is opened before the first request."""
         options = s3fs_options(storage_options or {})
-        super().__init__(retry_policy_from(options, retry), max_requests=max_requests_from(options))
         self._client = S3Client(options)
+        super().__init__(retry_policy_from(options, retry), limiter=lambda: self._client.connection.limiter)
         # Operations that are sent without a CRC32, as the store was found not to keep it; "*" is all of them.
         # Who asks for another checksum has it made by botocore.
         additional = options.get("s3_additional_kwargs") or {}

@@ -67,7 +67,7 @@ class Attempts:
     def __init__(
         self,
         policy: RetryPolicy,
-        limiter: RequestLimiter,
+        limiter: Callable[[], RequestLimiter],
         name: Callable[[], str],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -90,7 +90,7 @@ class Attempts:
         async def send() -> Result:
             nonlocal waited
             asked = self._clock()
-            async with self._limiter.turn():
+            async with self._limiter().turn():
                 begun = self._clock()
                 waited += begun - asked
                 try:

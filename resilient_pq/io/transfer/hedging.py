@@ -33,6 +33,8 @@ MOST_BYTES: Final = 8 * MiB
 MOST_HEDGES: Final = 8
 #: First-byte times that are remembered; the 95th percentile rests on ten of them then.
 _REMEMBERED: Final = 200
+#: Parts of the time that a first byte is waited for: an event loop that stood still has used up one of them.
+_STEPS: Final = 8
 #: With fewer than these nothing is known of the slowest twentieth.
 _ENOUGH: Final = 20
 
@@ -65,7 +67,9 @@ class FirstByteTimes:
 class Hedging(Generic[Result]):
     """Sends requests, and for one that stalls a second."""
 
-    def __init__(self, floor: float | None, limiter: RequestLimiter, discard: Callable[[Result], None]) -> None:
+    def __init__(
+        self, floor: float | None, limiter: Callable[[], RequestLimiter], discard: Callable[[Result], None]
+    ) -> None:
         """Nothing is under way."""
         self._times = None if floor is None else FirstByteTimes(floor)
         self._limiter = limiter
@@ -88,18 +92,18 @@ class Hedging(Generic[Result]):
         async def second() -> Result:
             log.debug("%s: no first byte in %.2f s; asking once more", name, times.patience)
             attempt.set("hedge")
-            async with self._limiter.turn():
+            async with self._limiter().turn():
                 return await timed()
 
         race = _Race(timed, lambda: self._hedge(second), self._discard)
-        alarm = loop.call_later(times.patience, race.stalls)
+        alarm = _Alarm(times.patience, race.stalls)
         try:
             return await race.run()
         finally:
             alarm.cancel()
 
     def _hedge(self, second: Callable[[], Coroutine[Any, Any, Result]]) -> asyncio.Task[Result] | None:
-        if self._under_way >= MOST_HEDGES or not self._limiter.has_room:
+        if self._under_way >= MOST_HEDGES or not self._limiter().has_room:
             return None
 
         def ended(_: asyncio.Task[Result]) -> None:
@@ -110,6 +114,27 @@ class Hedging(Generic[Result]):
         task = asyncio.create_task(second())
         task.add_done_callback(ended)  # what is cancelled before its first step runs no `finally`
         return task
+
+
+class _Alarm:
+    """Calls after some seconds of a running event loop: while it stands still, no answer can be seen either."""
+
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._call = call
+        self._step = seconds / _STEPS
+        self._left = _STEPS
+        self._timer = self._loop.call_later(self._step, self._tick)
+
+    def _tick(self) -> None:
+        self._left -= 1
+        if self._left:
+            self._timer = self._loop.call_later(self._step, self._tick)
+        else:
+            self._call()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
 
 
 class _Race(Generic[Result]):

@@ -110,11 +110,12 @@ class _LoggedBody:
 class RangedGetStore(ReadStore):
     """The reading half of a store that speaks HTTP."""
 
-    def __init__(self, retry: RetryPolicy = READING, *, max_requests: int = MAX_REQUESTS) -> None:
-        """Retry as the policy says."""
-        self._limiter = RequestLimiter(max_requests)
-        self._attempts = Attempts(retry, self._limiter, lambda: self.name)
-        self._hedging = Hedging[Answer](retry.hedge_after, self._limiter, lambda answer: answer.body.close())
+    def __init__(self, retry: RetryPolicy = READING, *, limiter: Callable[[], RequestLimiter] | None = None) -> None:
+        """Retry as the policy says; stores that share connections share a limiter."""
+        own = RequestLimiter(MAX_REQUESTS)
+        limiter = limiter or (lambda: own)
+        self._attempts = Attempts(retry, limiter, lambda: self.name)
+        self._hedging = Hedging[Answer](retry.hedge_after, limiter, lambda answer: answer.body.close())
         self._suffix_works = True
 
     @abstractmethod

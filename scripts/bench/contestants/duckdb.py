@@ -11,7 +11,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from contestants.job import Job
+from contestants.job import Job, SkippedError
+
+#: What it takes out of a table at once: a row group cannot have fewer.
+VECTOR_ROWS = 2048
 
 
 def _connected(job: Job) -> Any:
@@ -19,6 +22,8 @@ def _connected(job: Job) -> Any:
 
 
 def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
+    if job.row_group_rows is not None and job.row_group_rows < VECTOR_ROWS:
+        raise SkippedError(f"DuckDB has no row groups of fewer than {VECTOR_ROWS} rows")
     connection = _connected(job)
     connection.register("source", table)
     codec = {"none": "uncompressed"}.get(job.codec, job.codec)

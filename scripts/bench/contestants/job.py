@@ -42,6 +42,7 @@ class Job:
         level: Of the codec.
         threads: How many may work; None is each library's default.
         columns: What is read; None for all.
+        row_group_rows: Rows of a row group that is written; None is each library's default.
     """
 
     contestant: str
@@ -51,3 +52,4 @@ class Job:
     level: int | None = None
     threads: int | None = None
     columns: tuple[str, ...] | None = None
+    row_group_rows: int | None = None

@@ -17,6 +17,8 @@ from resilient_pq import sync as rpq
 def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
     options = WriteOptions(max_threads=job.threads)
     settings: dict[str, Any] = {"compression": job.codec, "compression_level": job.level, "options": options}
+    if job.row_group_rows is not None:
+        settings["row_group_rows"] = job.row_group_rows
 
     def write() -> None:
         with rpq.create(str(job.path), **settings) as writer:

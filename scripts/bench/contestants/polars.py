@@ -17,7 +17,8 @@ from contestants.job import Job
 def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
     frame = pl.DataFrame(table)
     codec: Any = "uncompressed" if job.codec == "none" else job.codec
-    return lambda: frame.write_parquet(job.path, compression=codec, compression_level=job.level)
+    settings: dict[str, Any] = {"compression_level": job.level, "row_group_size": job.row_group_rows}
+    return lambda: frame.write_parquet(job.path, compression=codec, **settings)
 
 
 def reading(name: str, job: Job) -> Callable[[], Any]:

@@ -14,6 +14,7 @@ from contestants.job import Job
 def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
     """It writes with one thread, whatever is set."""
     settings: dict[str, Any] = {"compression": job.codec, "compression_level": job.level}
+    settings["row_group_size"] = job.row_group_rows
     if name == "pyarrow-tuned":  # dictionaries of floats are built and then thrown away
         settings["use_dictionary"] = [path for path, kind in _leaves(table.schema) if not pa.types.is_floating(kind)]
     if name == "pyarrow-crc":

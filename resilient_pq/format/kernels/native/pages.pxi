@@ -388,7 +388,10 @@ cdef inline int begin_packed(Indices* indices, uint64_t groups) except -1 nogil:
     cdef Py_ssize_t room = indices.size - indices.position
     indices.packed = <Py_ssize_t> min(8 * groups, <uint64_t> indices.left)
     indices.run_end = indices.position + <Py_ssize_t> min(groups * indices.width, <uint64_t> room)
-    if (<uint64_t> indices.packed * indices.width + 7) // 8 > <uint64_t> room:
+    if (
+        (<uint64_t> indices.packed * indices.width + 7) // 8 > <uint64_t> room
+        or groups * indices.width >= <uint64_t> (room + indices.width)
+    ):
         return malformed(b"a bit-packed run ends behind the end of its buffer")
     return 0
 

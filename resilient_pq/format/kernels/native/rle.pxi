@@ -40,7 +40,10 @@ cdef Py_ssize_t decode_runs(
         if header & 1:
             wanted = <Py_ssize_t> min(8 * count, <uint64_t> (n - filled))
             end = <Py_ssize_t> min(position + count * width, <uint64_t> size)
-            if (<uint64_t> wanted * width + 7) // 8 > <uint64_t> (end - position):
+            if (
+                (<uint64_t> wanted * width + 7) // 8 > <uint64_t> (end - position)
+                or count * width >= <uint64_t> (end - position + width)
+            ):
                 return malformed(b"a bit-packed run ends behind the end of its buffer")
             if not unpack_run(data + position, size - position, width, out + filled, wanted, largest):
                 return malformed(b"a bit-packed value does not fit the type of the output")

@@ -26,7 +26,9 @@ def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
     """Fill `out` from runs of the RLE/bit-packed hybrid, without a length prefix (Encodings.md, RLE = 3).
 
     A run longer than what is wanted is read as far as it is wanted, and the last bit-packed run may be cut
-    short behind the last value wanted, as old writers left it. Runs of no values are skipped.
+    short behind the last value wanted, as old writers left it. A run that claims a whole group of eight behind the
+    end is not: no writer makes it, and it shows that the bytes are those of something else. Runs of no values are
+    skipped.
 
     Args:
         buffer: The runs, and whatever follows them.
@@ -50,7 +52,7 @@ def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
         if header & 1:
             wanted = min(8 * count, out.size - filled)
             end = min(position + count * bit_width, len(data))
-            if wanted * bit_width > 8 * (end - position):
+            if wanted * bit_width > 8 * (end - position) or count * bit_width >= end - position + bit_width:
                 raise EncodingError("a bit-packed run ends behind the end of its buffer")
             values = unpack(data[position:end], bit_width, wanted)
             if wanted and values.max() > largest:
