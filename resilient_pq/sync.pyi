@@ -367,7 +367,7 @@ class Writer:
         """About what the rows of the open row group take in memory; `flush` lets them go."""
     @property
     def soon_full(self) -> bool:
-        """Whether a quarter of the row groups is there that a file can have, or of the bytes of its footer."""
+        """Whether a quarter of the row groups is there that all readers take, or of the bytes of a footer."""
     @property
     def num_bytes_resent(self) -> int:
         """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
@@ -450,7 +450,7 @@ def recover_many(src: Location | Sequence[Location], dst: Location, *, only_dama
     """Recover the files of a folder into another one, as `recover` does each; the tree of folders stays."""
 
 def repair(src: Location, dst: Location | None=None, *, sidecar: Location | None=None, in_place: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Repair:
-    """Write a protected file anew, bit for bit as it was when its sidecar was made."""
+    """Write a protected file anew, bit for bit as it was written, or as it was when its sidecar was made."""
 
 def resume(url: str | os.PathLike[str] | tuple[WriteStore, str], *, upload_id: str | None=None, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[ResumeKeywords]) -> Writer:
     """Go on with a file that its writer left unfinished."""

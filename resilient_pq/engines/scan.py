@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from resilient_pq.arrow.c_stream import checked
+from resilient_pq.arrow.c_stream import checked, lazy_stream
 from resilient_pq.arrow.table import Table
-from resilient_pq.arrow.types.field import Field, with_wide_indices
+from resilient_pq.arrow.types.field import Field, normalise, with_wide_indices
 from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.engines.pushdown import Alternatives
@@ -24,6 +24,8 @@ from resilient_pq.reader.read_options import OnLost, ReadOptions
 if TYPE_CHECKING:
     import duckdb
     import polars
+
+    from resilient_pq.blocking import BlockingBatches
 
 #: Rows of a batch where the engine does not say.
 _BATCH_ROWS = 122_880
@@ -86,7 +88,7 @@ class Scan:
         """
         source = _engine("duckdb_source", "duckdb and pyarrow")
         relation: duckdb.DuckDBPyRelation = source.relation(
-            connection, with_wide_indices(Field.of(self.arrow_schema)).to_c(), self._stream
+            connection, normalise(Field.of(self.arrow_schema)).to_c(), self._stream
         )
         return relation
 
@@ -127,7 +129,19 @@ class Scan:
     def _stream(self, columns: list[str] | None, filters: Alternatives | None) -> Any:
         from resilient_pq.blocking import BlockingBatches  # noqa: PLC0415 (it imports this module)
 
-        return BlockingBatches(self._dataset.batches(_BATCH_ROWS, columns, filters=filters))
+        return _PlainStream(
+            BlockingBatches(self._dataset.batches(_BATCH_ROWS, columns, filters=filters, strings="plain"))
+        )
+
+
+class _PlainStream:
+    """Batches in plain types: DuckDB 2.0 fails at lists of dictionaries that are all empty."""
+
+    def __init__(self, batches: BlockingBatches) -> None:
+        self._batches = batches
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return lazy_stream(normalise(Field.of(self._batches)), self._batches, self._batches.close)
 
 
 async def _open(opening: Opening[Dataset]) -> Dataset:
