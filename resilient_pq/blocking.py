@@ -9,10 +9,8 @@ import os
 import pathlib
 import re
 import threading
-import warnings
 import weakref
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, SupportsIndex
@@ -118,16 +116,7 @@ def _keep_rows(writer: Writer | DatasetWriter, process: int) -> None:
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
     if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
         return
-    text = f"the writer of {writer.url} was not closed: its rows are kept, and the file was not completed"
-    warnings.warn(text, ResourceWarning, stacklevel=2)
-
-    async def keep() -> None:
-        with suppress(ResilientPQError):
-            await writer.checkpoint()
-        with suppress(ResilientPQError):
-            await writer.__aexit__(WriterStateError, WriterStateError("the writer was not closed"), None)
-
-    _loop.end(keep())
+    _loop.end(writer._keep_rows())
 
 
 class Blocking:

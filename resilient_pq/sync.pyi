@@ -440,7 +440,7 @@ def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: 
 def protect(src: Location | list[Location], dst: Location | None=None, *, parity: float | str='5%', checksums_only: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Protection:
     """Write a sidecar from which damaged bytes of a file can be rebuilt; the file itself is only read."""
 
-def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored', storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
+def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored', filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
     """Rows of a Parquet file as a table, which every Arrow library takes: ``pandas.DataFrame(table.to_pydict())``."""
 
 def recover(src: Location | Sequence[Location], dst: Location, *, on_damage: Literal['drop', 'null', 'columns', 'raise']='drop', schema: object | None=None, schema_from: Location | None=None, repair_bits: bool=False, keep_unplaced: bool=False, file_id: str | None=None, verify: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
@@ -464,7 +464,7 @@ def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.Path
 def seal(src: Location, dst: Location, *, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
     """Write a copy of a sound file of any writer that has a checksum on every page, and the records of our files."""
 
-def write(url: str | os.PathLike[str] | tuple[WriteStore, str], data: object, schema: object | None=None, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
+def write(url: str | os.PathLike[str] | tuple[WriteStore, str], data: object, schema: object | None=None, *, filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
     """Write data as one resilient Parquet file, which appears under its name when it is complete."""
 
 def write_metadata(root_path: str | os.PathLike[str] | tuple[WriteStore, str], *, files: Sequence[str] | None=None, common_metadata: bool=True, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: write_summary_Progress | None=None) -> WrittenMetadata:

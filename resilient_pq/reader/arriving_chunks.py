@@ -34,13 +34,10 @@ async def decode_arriving(
     waiting = asyncio.Semaphore(max_waiting)
     threads = asyncio.Semaphore(work.threads_worth)
 
-    def decode(group: Sequence[tuple[ChunkTask, Sequence[memoryview]]]) -> list[ChunkTask]:
-        return [piece for piece, parts in group if not work.decode(piece, parts)]
-
     async def decode_group(group: Sequence[tuple[ChunkTask, Sequence[memoryview]]]) -> None:
         try:
             async with threads:
-                damaged = await in_thread(decode, group)
+                damaged = await in_thread(work.decode, group)
             for piece in damaged:
                 # A transfer can go wrong as well as a disk: the bytes are fetched once more before that is an error.
                 with located(Where(key=objects.url_of(piece.chunk.file))):
