@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from resilient_pq.arrow.c_stream import checked, lazy_stream
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.types.field import Field, normalise, with_wide_indices
+from resilient_pq.blocking_streams import BlockingBatches
 from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.engines.pushdown import Alternatives
@@ -24,8 +25,6 @@ from resilient_pq.reader.read_options import OnLost, ReadOptions
 if TYPE_CHECKING:
     import duckdb
     import polars
-
-    from resilient_pq.blocking import BlockingBatches
 
 #: Rows of a batch where the engine does not say.
 _BATCH_ROWS = 122_880
@@ -116,8 +115,6 @@ class Scan:
     def _tables(
         self, columns: list[str] | None, filters: Alternatives | None, limit: int | None, batch_rows: int | None
     ) -> Iterator[Table]:
-        from resilient_pq.blocking import BlockingBatches  # noqa: PLC0415 (it imports this module)
-
         batches = self._dataset.batches(
             batch_rows or _BATCH_ROWS, columns, filters=filters, limit=limit, strings="view"
         )
@@ -127,11 +124,8 @@ class Scan:
                 yield checked(table, declared)
 
     def _stream(self, columns: list[str] | None, filters: Alternatives | None) -> Any:
-        from resilient_pq.blocking import BlockingBatches  # noqa: PLC0415 (it imports this module)
-
-        return _PlainStream(
-            BlockingBatches(self._dataset.batches(_BATCH_ROWS, columns, filters=filters, strings="plain"))
-        )
+        batches = self._dataset.batches(_BATCH_ROWS, columns, filters=filters, strings="plain")
+        return _PlainStream(BlockingBatches(batches))
 
 
 class _PlainStream:
