@@ -66,7 +66,7 @@ class FileEncoder:
         self._chunk_options = options.chunk_options(schema)
         known = options.known_choices
         self._dictionaries = [
-            DictionaryUse(stored, known and known.of(leaf.column_path))
+            DictionaryUse(stored, None if known is None else known.of(leaf.column_path))
             if leaf.is_flat_text and chunk.keeps_dictionaries
             else None
             for leaf, chunk, stored in zip(schema.leaves, self._chunk_options, layout.stored_dictionaries, strict=True)
