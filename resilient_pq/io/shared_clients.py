@@ -11,8 +11,8 @@ import atexit
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
@@ -166,6 +166,9 @@ class _ClientsOfLoop:
             yield
         finally:
             _loops.forget(self.loop)
+            await asyncio.sleep(0)  # other generators that end with the loop begin to do so
+            if last := [task for task in _last_work if task.get_loop() is self.loop]:
+                await asyncio.wait(last)
             await self.close()
 
     def lend(self, key: ClientKey, make: Callable[[], Any]) -> _Loan:
@@ -193,6 +196,22 @@ class _ClientsOfLoop:
         for one in self.lent.values():
             one.client.abandon()
         self.lent.clear()
+
+
+#: Tasks that need the clients of their loop before it ends.
+_last_work: set[asyncio.Task[Any]] = set()
+
+
+@contextmanager
+def clients_needed() -> Iterator[None]:
+    """Have the clients stay open for what the current task does at the end of its event loop."""
+    task = asyncio.current_task()
+    assert task is not None
+    _last_work.add(task)
+    try:
+        yield
+    finally:
+        _last_work.discard(task)
 
 
 class _Loops:

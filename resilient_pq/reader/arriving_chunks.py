@@ -28,7 +28,7 @@ class ChunkTask:
 
 
 #: A chunk, and the bytes of its ranges.
-_Arrived: TypeAlias = tuple[ChunkTask, Sequence[memoryview]]
+ArrivedChunk: TypeAlias = tuple[ChunkTask, Sequence[memoryview]]
 
 
 async def decode_arriving(
@@ -39,13 +39,10 @@ async def decode_arriving(
     waiting = asyncio.Semaphore(max_waiting)
     threads = asyncio.Semaphore(work.threads_worth)
 
-    def decode(group: Sequence[_Arrived]) -> list[_Arrived]:
-        return [(piece, parts) for piece, parts in group if not work.decode(piece, parts)]
-
-    async def decode_group(group: Sequence[_Arrived]) -> None:
+    async def decode_group(group: Sequence[ArrivedChunk]) -> None:
         try:
             async with threads:
-                damaged = await in_thread(decode, group)
+                damaged = await in_thread(work.decode, group)
             for piece, parts in damaged:
                 before = parts[0] if piece.chunk.pages is None else None
                 await _read_again(work, objects, in_thread, piece, before)
@@ -80,7 +77,7 @@ async def _read_again(
             return await objects.read(whole.chunk)
 
     async def is_whole(data: memoryview) -> bool:
-        return bool(await in_thread(work.decode, whole, [data]))
+        return not await in_thread(work.decode, [(whole, [data])])
 
     damaged = await read_again(objects.store, read, is_whole, before)
     if damaged is not None:

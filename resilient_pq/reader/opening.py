@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
@@ -32,15 +33,6 @@ _PIECE = 4096
 
 class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, what a recovery could keep of one, or torn."""
-
-
-#: What opens a file without its footer, with the arguments of `open_file`; it gives None where that cannot be.
-_open_torn: list[Callable[..., Awaitable[File | None]]] = []
-
-
-def open_torn_with(function: Callable[..., Awaitable[File | None]]) -> None:
-    """Say what opens torn files: the search for their row groups is part of `recovery`, which imports this package."""
-    _open_torn[:] = [function]
 
 
 async def read_contents(
@@ -172,9 +164,12 @@ async def _healed(store: ReadStore, key: str) -> HealedStore | None:
 
 async def _torn(store: ReadStore, key: str, how: ReadSettings, **shared: Any) -> File | None:
     """What is found of a file without its footer, where the caller wants the rows around damage."""
-    if how.on_damage is OnDamage.RAISE or not _open_torn:
+    if how.on_damage is OnDamage.RAISE:
         return None
-    return await _open_torn[0](store, key, how, **shared)
+    # By its name: the search for row groups is part of `recovery`, which imports this package.
+    recovery = import_module("resilient_pq.recovery.torn_file")
+    file: File | None = await recovery.open_torn(store, key, how, **shared)
+    return file
 
 
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:

@@ -79,6 +79,7 @@ def described() -> str:
     return ", ".join(["native", *["avx2"] * (len(_chosen) > 1)]) if _chosen else "numpy"
 
 
+ChunkBatch = _kernel(reference.ChunkBatch)
 StructReader = _kernel(reference.StructReader)
 bloom_contains = _kernel(reference.bloom_contains)
 bloom_insert = _kernel(reference.bloom_insert)
