@@ -61,6 +61,7 @@ _CERTIFICATES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 _OTHER_VARIABLES: Final = frozenset({"HOME", "USERPROFILE", "NO_PROXY", "SSL_CERT_FILE", *_CERTIFICATES})
 _VARIABLES_OF_LAMBDA: Final = ("AWS_LAMBDA_", "AWS_CONTAINER_")
 _REGION: Final = re.compile(r"(?:us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d")
+_PLAIN_NAME: Final = re.compile(r"[a-z0-9-]+")
 _ENDPOINT: Final = re.compile(r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._/-]*)?")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}")
 _BUCKET_IN_HOST: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
@@ -91,15 +92,12 @@ class PlainAccess:
         client, config = options.get("client_kwargs") or {}, options.get("config_kwargs") or {}
         if not (_are_understood(options, client, config) and _is_nothing_else_set(variables)):
             return None
-        found = _credentials(options, client, variables)
+        found, endpoint = _credentials(options, client, variables), _endpoint(options, client, variables)
         region = client.get("region_name") or variables.get("AWS_DEFAULT_REGION") or _configured_region(variables)
-        endpoint = _endpoint(options, client, variables)
         style = (config.get("s3") or {}).get("addressing_style")
-        if found is None or endpoint is None or region is None or style not in (None, "auto", "path", "virtual"):
+        if found is None or endpoint is None or not _is_region(region, of_aws=not endpoint):
             return None
-        if (not endpoint and region and not _REGION.fullmatch(region)) or not re.fullmatch(r"[a-z0-9-]*", region):
-            return None
-        if not endpoint.startswith("http:") and any(name in variables for name in _CERTIFICATES):
+        if not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES):
             return None
         in_host = style == "virtual" if endpoint else style != "path"
         seconds = float(config.get("connect_timeout", connect_seconds))
@@ -143,7 +141,15 @@ def _are_understood(options: Mapping[str, Any], client: Mapping[str, Any], confi
         _CLIENT_OPTIONS.issuperset(client)
         and _CONFIG_OPTIONS.issuperset(config)
         and {"addressing_style"}.issuperset(config.get("s3") or ())
+        and (config.get("s3") or {}).get("addressing_style") in (None, "auto", "path", "virtual")
     )
+
+
+def _is_region(name: str | None, *, of_aws: bool) -> bool:
+    """Whether a region is none, or one whose hosts are called as most are, or, of others than AWS, a plain name."""
+    if name is None:
+        return False
+    return not name or (_REGION if of_aws else _PLAIN_NAME).fullmatch(name) is not None
 
 
 def _is_nothing_else_set(variables: Mapping[str, str]) -> bool:

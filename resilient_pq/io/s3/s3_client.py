@@ -59,6 +59,19 @@ class S3Connection:
         self._filesystem: Any = None
         self._opening = asyncio.Lock()
 
+    async def get(self, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+        """The answer to a GET, sent by the first that can of ourselves, ourselves as botocore did it, and botocore."""
+        answer = None
+        if self.plain is not None and self.client is None:
+            answer = await self.plain.get(parameters, bucket)
+        if answer is not None:
+            return answer
+        filesystem = await self.filesystem()
+        send = partial(filesystem._call_s3, "get_object", Bucket=bucket, **parameters)
+        if self.gets is None:
+            return await send()  # type: ignore[no-any-return]
+        return await self.gets.get(parameters, bucket) or await self.gets.learn(send, parameters, bucket)
+
     async def filesystem(self) -> Any:
         """The s3fs that sends requests, opened by the first of them."""
         if self._filesystem is not None:
@@ -180,13 +193,9 @@ class S3Client:
         pieces: RequestBody | None = None
         try:
             connection = self.connection
-            if operation == "get_object" and connection.plain is not None and connection.client is None:
-                answer = await connection.plain.get(parameters, bucket)
-                if answer is not None:
-                    return answer
+            if operation == "get_object":
+                return await connection.get(parameters, bucket)
             filesystem = await connection.filesystem()
-            if operation == "get_object" and connection.gets is not None:
-                return await self._get(connection.gets, filesystem, bucket, parameters)
             body = parameters.get("Body")
             if body is None:
                 return await filesystem._call_s3(operation, Bucket=bucket, **parameters)  # type: ignore[no-any-return]
@@ -200,13 +209,6 @@ class S3Client:
             if ours is None:
                 raise
             raise ours from error if code_of(error) else cause_to_show(error)
-
-    async def _get(self, gets: S3Gets, filesystem: Any, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        answer = await gets.get(parameters, bucket)
-        if answer is None:
-            send = partial(filesystem._call_s3, "get_object", Bucket=bucket, **parameters)
-            answer = await gets.learn(send, parameters, bucket)
-        return answer
 
     async def accepts(self, operation: str, parameter: str) -> bool:
         """Whether the installed botocore knows a parameter; s3fs drops unknown ones without a word."""
