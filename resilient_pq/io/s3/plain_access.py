@@ -75,14 +75,14 @@ class PlainAccess:
     Attributes:
         endpoint: URL of the endpoint without a slash at its end; None for AWS.
         region: That requests are signed for; None where none is set.
-        in_host: Whether the bucket stands in the name of the host.
+        style: Of addressing, as botocore calls it.
         credentials: Access key, secret key and token; None where requests are not signed.
         connect_seconds: That connecting may take.
     """
 
     endpoint: str | None
     region: str | None
-    in_host: bool
+    style: str | None
     credentials: tuple[str, str, str | None] | None = field(repr=False)
     connect_seconds: float
 
@@ -94,14 +94,13 @@ class PlainAccess:
             return None
         found, endpoint = _credentials(options, client, variables), _endpoint(options, client, variables)
         region = client.get("region_name") or variables.get("AWS_DEFAULT_REGION") or _configured_region(variables)
-        style = (config.get("s3") or {}).get("addressing_style")
         if found is None or endpoint is None or not _is_region(region, of_aws=not endpoint):
             return None
-        if not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES):
+        if _is_of_other_certificates(endpoint, variables):
             return None
-        in_host = style == "virtual" if endpoint else style != "path"
+        style = (config.get("s3") or {}).get("addressing_style")
         seconds = float(config.get("connect_timeout", connect_seconds))
-        return cls(endpoint or None, region or None, in_host, found or None, seconds)
+        return cls(endpoint or None, region or None, style, found or None, seconds)
 
     @property
     def is_secure(self) -> bool:
@@ -115,7 +114,7 @@ class PlainAccess:
         region = self.region or "us-east-1"
         aws = "s3.amazonaws.com" if region == "us-east-1" else f"s3.{region}.amazonaws.com"
         endpoint = self.endpoint or f"https://{aws}"
-        if self.in_host:
+        if self.style == "virtual" or (self.style != "path" and self.endpoint is None):
             scheme, _, rest = endpoint.partition("://")
             if not _BUCKET_IN_HOST.fullmatch(bucket) or re.fullmatch(r"[\d.]+", str(urlsplit(endpoint).hostname)):
                 return None
@@ -195,6 +194,11 @@ def _endpoint(options: Mapping[str, Any], client: Mapping[str, Any], variables: 
         return None
     port = url.split("/")[2].partition(":")[2]
     return None if port and int(port) > 65535 else url.rstrip("/")
+
+
+def _is_of_other_certificates(endpoint: str, variables: Mapping[str, str]) -> bool:
+    """Whether connections are encrypted, and the environment says whom to trust."""
+    return not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES)
 
 
 def _configured_region(variables: Mapping[str, str]) -> str | None:
