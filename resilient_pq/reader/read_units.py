@@ -180,7 +180,7 @@ class ReadQueue:
         data = opened.read_ranges(unit.reads)
         self._count(data, useful_bytes=unit.useful_bytes)
         group = [(piece, [data[number][start:end] for number, start, end in places]) for piece, places in unit.pieces]
-        for piece in self._work.decode(group):
+        for piece, _ in self._work.decode(group):
             place = self._objects.place_of(piece.chunk)
             again = opened.read(place.range.start, place.range.end)
             self._count([again])

@@ -27,7 +27,7 @@ from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.io import ObjectInfo, OpenObject
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.reader.arriving_chunks import ChunkTask, decode_arriving
+from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged_row_groups import (
     DamagedChunk,
@@ -158,7 +158,7 @@ class RowGroupWork:
         sizes = ((piece.chunk.num_decoded, piece.chunk.metadata.codec) for piece in self.pieces)
         return min(READING.threads_worth(sizes), len(self.pieces))
 
-    def decode(self, group: Sequence[tuple[ChunkTask, Sequence[memoryview]]]) -> list[ChunkTask]:
+    def decode(self, group: Sequence[ArrivedChunk]) -> list[ArrivedChunk]:
         """Decode chunks, and assemble columns after their last one; gives those whose bytes are to be read again."""
         flat: list[tuple[FlatColumn, ChunkRead, memoryview]] = []
         taken, left = [], []
@@ -175,7 +175,7 @@ class RowGroupWork:
                 left.append(one)
             else:
                 self.arrays[one[0].group][one[0].column] = array
-        return [piece for piece, parts in left if not self._decode_one(piece, parts)]
+        return [(piece, parts) for piece, parts in left if not self._decode_one(piece, parts)]
 
     def _decode_one(self, piece: ChunkTask, parts: Sequence[memoryview]) -> bool:
         chunk = piece.chunk
