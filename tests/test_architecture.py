@@ -26,7 +26,7 @@ PACKAGES = {
     "format": set(),
     "io": set(),
     "arrow": {"format"},
-    "writer": {"arrow", "format", "io"},
+    "writer": {"arrow", "format", "io", "parity"},
     "damage": {"format"},
     "parity": {"format", "io"},
     "reader": {"damage", "parity", "arrow", "format", "io"},

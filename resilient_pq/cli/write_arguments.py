@@ -66,7 +66,8 @@ def _parameter(name: str, help: OptionHelp) -> Parameter:
         # None is written as 0 where there is a default.
         at_least_0 = default is not None and kind in (int | None, float | None)
         shown = typer.Option(flag, min=0 if at_least_0 else None, metavar=help.metavar, help=help.text)
-        kind = str | None if help.metavar == "FILE" else type(default) if default is not None else kind
+        text = default is None and help.metavar in ("FILE", "SHARE")
+        kind = str | None if text else type(default) if default is not None else kind
     return Parameter(
         _argument(name, help), Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=Annotated[kind, shown]
     )

@@ -51,6 +51,8 @@ CHECKPOINT_KEY = "rpq.checkpoint"
 FILE_ID_KEY = "rpq.file_id"
 FORMAT_KEY = "rpq.format"
 CHECKPOINTS_KEY = "rpq.checkpoints"
+PARITY_KEY = "rpq.parity"
+PARITY_SHARE_KEY = "rpq.parity_share"
 FILES_KEY = "rpq.files"
 #: Where the file stands in a data set that is written as a stream: see `resilient_pq.dataset.naming`.
 DATASET_KEY = "rpq.dataset"

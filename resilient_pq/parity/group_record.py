@@ -4,7 +4,7 @@
 
     at  size  field
      0     1  code: 1 is the code of `reed_solomon`
-     1     1  flags: 4 in a sidecar
+     1     1  flags: 1 in the second copy inside a file, 2 in the last group of a file, 4 in a sidecar
      2     1  data shards
      3     1  parity shards
      4     4  bytes of a block
@@ -33,11 +33,12 @@ from numpy.typing import NDArray
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
-from resilient_pq.parity.group_shape import GroupShape
+from resilient_pq.parity.group_shape import TABLE_OFFSET, GroupShape
 
 _FIELDS: Final = struct.Struct("<BBBBIII4Q16sQQ")
-TABLE_OFFSET: Final = 96
 _CODE: Final = 1
+COPY_FLAG: Final = 1
+LAST_FLAG: Final = 2
 SIDECAR_FLAG: Final = 4
 
 
@@ -99,9 +100,14 @@ class GroupRecord:
         known = np.array([crc32(row[:-1].tobytes()) == row[-1] for row in table])
         return cls(shape, number, extents, digest, shards, other, table[:, :-1], known, flags)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the checksums of all blocks are known."""
+        return bool(self.known_shards.all())
+
     def merged(self, other: GroupRecord) -> GroupRecord:
         """This record with rows of its table from another copy where its own are damaged."""
-        if self.known_shards.all() or other.digest != self.digest or other.shape != self.shape:
+        if self.is_whole or other.digest != self.digest or other.shape != self.shape:
             return self
         crcs = np.where(self.known_shards[:, None], self.block_crcs, other.block_crcs)
         return GroupRecord(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.lost_blocks import ColumnRun, column_runs, damaged_blocks, rebuild_run, whole_parity
-from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.units import MiB
 
@@ -20,6 +21,9 @@ from resilient_pq.units import MiB
 _WINDOW_BYTES = 8 * MiB
 #: Requests under way at one time.
 _AT_ONCE = 16
+
+#: Gives a range of the object in which the parity lies.
+ReadParity: TypeAlias = Callable[[ByteRange], Awaitable[memoryview]]
 
 
 class GroupRepair:
@@ -30,24 +34,21 @@ class GroupRepair:
         lost: For each data block, in order, whether it was found to be nowhere.
         moved: For each data block whether it was found where its place is counted from the end of its file.
         rebuilt: The bytes of blocks that were rebuilt, by their number.
+        is_proven: Whether `examine` found the digest of all bytes to hold.
     """
 
-    def __init__(self, record: GroupRecord, data: ProtectedBytes, sidecar: PinnedObject) -> None:
-        """Read nothing yet; the parity is in `sidecar`."""
+    def __init__(self, record: GroupRecord, data: ProtectedBytes, parity: Sequence[ReadParity]) -> None:
+        """Read nothing yet; `parity` are the ways to read parity shards, by their offsets."""
         num_blocks = -(-record.shape.num_bytes // record.shape.block_bytes)
         self.record = record
         self.lost = np.zeros(num_blocks, np.bool_)
         self.moved = np.zeros(num_blocks, np.bool_)
         self.rebuilt: dict[int, bytes] = {}
+        self.is_proven = False
         self._compared = np.zeros(num_blocks, np.bool_)
         self._mended = np.zeros(record.shape.num_columns, np.bool_)
         self._data = data
-        self._sidecar = sidecar
-
-    @property
-    def extent(self) -> ByteRange:
-        """Where the group lies among the protected bytes."""
-        return self.record.extents[0]
+        self._read_parity = parity
 
     @property
     def num_damaged(self) -> int:
@@ -61,11 +62,13 @@ class GroupRepair:
 
     async def examine(self) -> None:
         """Compare all blocks, and rebuild those that are lost, as far as the parity allows."""
+        digest = xxhash.xxh3_128()
         for first, end in self._windows():
-            await self._read_blocks(first, end)
+            digest.update(await self._read_blocks(first, end))
+        self.is_proven = digest.digest() == self.record.digest
 
     async def pieces(self, place: ByteRange) -> AsyncGenerator[memoryview, None]:
-        """What of the group lies in a range of the protected bytes; blocks that cannot be rebuilt stay as they are."""
+        """A range of the bytes of the group; blocks that cannot be rebuilt stay as they are."""
         for first, end in self._windows():
             window = self._place(first, end)
             start, stop = max(window.start, place.start), min(window.end, place.end)
@@ -77,7 +80,7 @@ class GroupRepair:
                 yield data[begin : begin + stop - start]
 
     def rebuilt_in(self, place: ByteRange) -> Iterator[tuple[int, bytes]]:
-        """The rebuilt blocks that lie in a range of the protected bytes: their offset in it, and their bytes there."""
+        """The rebuilt blocks that lie in a range of the group: their offset in it, and their bytes there."""
         for number, data in sorted(self.rebuilt.items()):
             block = self._place(number, number + 1)
             start, end = max(block.start, place.start), min(block.end, place.end)
@@ -85,9 +88,20 @@ class GroupRepair:
                 yield start - place.start, data[start - block.start : end - block.start]
 
     def _place(self, first: int, end: int) -> ByteRange:
-        """Where blocks lie among the protected bytes; the last block of the group may be shorter."""
-        extent, size = self.extent, self.record.shape.block_bytes
-        return ByteRange(min(extent.start + first * size, extent.end), min(extent.start + end * size, extent.end))
+        """Where blocks lie in the group; the last block may be shorter."""
+        size, num_bytes = self.record.shape.block_bytes, self.record.shape.num_bytes
+        return ByteRange(min(first * size, num_bytes), min(end * size, num_bytes))
+
+    async def _read(self, place: ByteRange, *, from_end: bool = False) -> memoryview:
+        """A range of the group as it lies among the protected bytes."""
+        parts, at = [], 0
+        for extent in self.record.extents:
+            start, end = max(place.start, at), min(place.end, at + extent.size)
+            if start < end:
+                there = ByteRange(extent.start + start - at, extent.start + end - at)
+                parts.append(await self._data.read(there, from_end=from_end))
+            at += extent.size
+        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def _windows(self) -> Iterator[tuple[int, int]]:
         step = _WINDOW_BYTES // self.record.shape.block_bytes
@@ -111,10 +125,10 @@ class GroupRepair:
         if self._compared[first:end].all():
             return await self._found(first, end)
         place = self._place(first, end)
-        data = await self._data.read(place)
+        data = await self._read(place)
         damaged = await asyncio.to_thread(damaged_blocks, self.record, first, data)
         if damaged.any() and self._data.has_moved:
-            shifted = await self._data.read(place, from_end=True)
+            shifted = await self._read(place, from_end=True)
             elsewhere = damaged & ~await asyncio.to_thread(damaged_blocks, self.record, first, shifted)
             self.moved[first:end], damaged = elsewhere, damaged & ~elsewhere
         self.lost[first:end] = damaged
@@ -125,7 +139,7 @@ class GroupRepair:
         """The bytes of blocks that were compared."""
         moved = self.moved[first:end]
         if not moved.any() or moved.all():
-            return await self._data.read(self._place(first, end), from_end=bool(moved.any()))
+            return await self._read(self._place(first, end), from_end=bool(moved.any()))
         borders = [first, *(first + 1 + np.flatnonzero(moved[1:] != moved[:-1])).tolist(), end]
         parts = [await self._found(*each) for each in pairwise(borders)]
         return memoryview(b"".join(parts))
@@ -160,12 +174,20 @@ class GroupRepair:
         return data
 
     async def _parity(self, run: ColumnRun) -> NDArray[np.uint8]:
-        """The bytes of some columns in each parity shard."""
-        shape = self.record.shape
-        parity = np.zeros((shape.num_parity, (run.end - run.start) * shape.block_bytes), np.uint8)
-        for shard, row in enumerate(parity):
-            start = self.record.shards_offset + shard * shape.shard_bytes + run.start * shape.block_bytes
-            row[:] = np.frombuffer(await self._sidecar.read(ByteRange(start, start + len(row))), np.uint8)
+        """The bytes of some columns in each parity shard, by the way of reading that has each block whole."""
+        shape, size = self.record.shape, (run.end - run.start) * self.record.shape.block_bytes
+        parity = np.zeros((shape.num_parity, size), np.uint8)
+        starts = [
+            self.record.shards_offset + shard * shape.shard_bytes + run.start * shape.block_bytes
+            for shard in range(shape.num_parity)
+        ]
+        for read in self._read_parity:
+            bad = ~whole_parity(self.record, run, parity)
+            wanted = np.flatnonzero(bad.any(axis=1)).tolist()
+            reads = [read(ByteRange(starts[shard], starts[shard] + size)) for shard in wanted]
+            for shard, found in zip(wanted, await asyncio.gather(*reads), strict=True):
+                taken = np.repeat(bad[shard], shape.block_bytes)
+                parity[shard] = np.where(taken, np.frombuffer(found, np.uint8), parity[shard])
         return parity
 
     def _rebuild(self, columns: ColumnRun, data: NDArray[np.uint8], parity: NDArray[np.uint8]) -> None:

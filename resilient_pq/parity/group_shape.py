@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.errors import SchemaError
+from resilient_pq.format.resilience_records import HEADER_SIZE
 from resilient_pq.parity.reed_solomon import MAX_DATA, MAX_PARITY
 from resilient_pq.units import KiB, MiB
 
@@ -19,6 +20,12 @@ _FEWEST_PARITY: Final = 3
 BLOCK_BYTES: Final = 4 * KiB
 SMALL_BLOCK_BYTES: Final = 512
 _SMALL_GROUP: Final = MiB
+#: Where the table of checksums begins in the payload of a record.
+TABLE_OFFSET: Final = 96
+#: Row groups that a group inside a file has about, so that a burst may be longer than one of them has parity.
+_ROW_GROUPS: Final = 4
+#: Shards inside a file, in which more groups follow: with 10 parity shards a group has 10 MiB of parity.
+_MAX_INLINE_SHARD: Final = MiB
 #: Shards of a sidecar: 32 of them are in memory while it is made, and as many while a file is repaired.
 MAX_SHARD_BYTES: Final = 4 * MiB
 
@@ -92,9 +99,24 @@ class GroupShape:
         return self.num_parity * self.shard_bytes
 
     @property
+    def record_bytes(self) -> int:
+        """Bytes of a record of the group, with its header."""
+        return HEADER_SIZE + TABLE_OFFSET + 4 * (self.num_data + self.num_parity) * (self.num_columns + 1)
+
+    @property
+    def framed_bytes(self) -> int:
+        """Bytes of the parity shards and of both copies of the record around them."""
+        return 2 * self.record_bytes + self.parity_bytes
+
+    @property
     def burst_bytes(self) -> int:
         """Any so many bytes in a row that are lost, and nothing else, are rebuilt, wherever they begin."""
         return max(0, self.parity_bytes - self.block_bytes)
+
+    @property
+    def inline_burst_bytes(self) -> int:
+        """The same inside a file, where the burst may begin in the data of the group and end in its parity."""
+        return max(0, self.parity_bytes - self.shard_bytes - 2 * self.block_bytes)
 
     def is_possible(self) -> bool:
         """Whether a code has these sizes: what a hostile record says is held against them before memory is taken."""
@@ -109,7 +131,18 @@ def group_shapes(num_bytes: int, share: ParityShare) -> Iterator[GroupShape]:
     num_groups = -(-num_bytes // (share.num_data * MAX_SHARD_BYTES))
     for number in range(num_groups):
         start, end = (BLOCK_BYTES * (num_bytes * i // num_groups // BLOCK_BYTES) for i in (number, number + 1))
-        size = (num_bytes if number == num_groups - 1 else end) - start
-        block = BLOCK_BYTES if size >= _SMALL_GROUP else SMALL_BLOCK_BYTES
-        shard = block * -(-size // (block * share.num_data))
-        yield GroupShape(size, share.parity_for(-(-size // shard)), shard, block)
+        yield fitting_shape((num_bytes if number == num_groups - 1 else end) - start, share)
+
+
+def fitting_shape(num_bytes: int, share: ParityShare) -> GroupShape:
+    """The shape of a group of which all bytes are known."""
+    block = BLOCK_BYTES if num_bytes >= _SMALL_GROUP else SMALL_BLOCK_BYTES
+    shard = block * -(-num_bytes // (block * share.num_data))
+    return GroupShape(num_bytes, share.parity_for(-(-num_bytes // shard)), shard, block)
+
+
+def full_shape(row_group_bytes: int, share: ParityShare) -> GroupShape:
+    """The shape of a full group inside a file with row groups of so many bytes, of which more follow."""
+    wanted = -(-_ROW_GROUPS * row_group_bytes // share.num_data)
+    shard = min(_MAX_INLINE_SHARD, max(BLOCK_BYTES, 1 << (wanted - 1).bit_length()))
+    return GroupShape(share.num_data * shard, share.num_parity, shard, BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""A damaged file read through its sidecar, as it was written. An async shell."""
+"""A damaged file read through its parity, as it was written. An async shell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, StoreError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
-from resilient_pq.parity.group_repair import GroupRepair
+from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.protected_file import ProtectedFile
 from resilient_pq.parity.sidecar import Sidecar
-from resilient_pq.parity.sidecar_index import padded
 
 log = logging.getLogger("resilient_pq.parity")
 
@@ -30,59 +30,60 @@ class HealedStore(SubstituteStore):
     """Stands for a store: blocks of one object that are damaged are rebuilt as they are read, as far as parity allows.
 
     Attributes:
-        is_bound: Whether the sidecar was made of this version of the object, as far as ETag and size tell.
+        file: The object as its parity has it.
+        is_bound: Whether the parity was made of this version of the object, as far as ETag and size tell.
     """
 
-    def __init__(self, store: ReadStore, info: ObjectInfo, sidecar: Sidecar, data: ProtectedBytes, number: int) -> None:
+    def __init__(self, store: ReadStore, info: ObjectInfo, file: ProtectedFile) -> None:
         """`find` is the way to get one."""
-        member = sidecar.index.members[number]
+        member = file.parity.index.members[file.number]
         super().__init__(store, info, member.size)
-        self.is_bound = info.etag is not None and (info.etag, info.size) == (member.etag, member.size)
-        self._place = sidecar.index.places[number]
-        self._mirror = sidecar.index.mirror
-        self._groups = [GroupRepair(record, data, sidecar.source) for record in sidecar.groups]
+        bound = info.etag is not None and (info.etag, info.size) == (member.etag, member.size)
+        self.is_bound = bound or file.parity.is_inline
+        self.file = file
 
     @classmethod
-    async def find(cls, store: ReadStore, info: ObjectInfo) -> HealedStore | None:
-        """A view of an object through the sidecar beside it; None where there is none that can be used."""
+    async def find(cls, store: ReadStore, info: ObjectInfo, *, thorough: bool = False) -> HealedStore | None:
+        """A view of an object through a sidecar of this version, its own parity, or another sidecar; None without any.
+
+        With `thorough` all of it is searched for its own parity where its end leads to none.
+        """
+        source = PinnedObject(store, info.key, info)
+        beside = await cls._beside(store, info, source)
+        if beside is not None and beside.is_bound:
+            return beside
+        inside = await find_inline(source, thorough=thorough)
+        if inside is None:
+            return beside
+        return cls(store, info, ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0))
+
+    @classmethod
+    async def _beside(cls, store: ReadStore, info: ObjectInfo, source: PinnedObject) -> HealedStore | None:
         try:
             sidecar = await Sidecar.beside(store, info.key)
             if sidecar is None:
                 return None
-            data = await sidecar.members(store, info.key, PinnedObject(store, info.key, info))
+            data = await sidecar.members(store, info.key, source)
         except (FormatError, StoreError) as error:  # what is damaged is the error then
-            log.info("%s: no parity can be used: %s", store.url_of(info.key), error.message)
+            log.info("%s: no sidecar can be used: %s", store.url_of(info.key), error.message)
             return None
-        return cls(store, info, sidecar, data, sidecar.member_number(info.key))
+        return cls(store, info, ProtectedFile(sidecar, data, sidecar.member_number(info.key)))
 
     async def examine(self) -> ExaminedBlocks | None:
-        """Compare all blocks of the object with the sidecar; None where that has a copy instead of checksums."""
-        if self._mirror is not None:
+        """Compare all blocks of the object with their checksums; None where a sidecar has a copy instead of them."""
+        if self.file.mirror is not None:
             return None
-        end = self._place.start + padded(self._place.size)
-        groups = [each for each in self._groups if each.extent.start < end and self._place.start < each.extent.end]
-        for group in groups:
-            await group.examine()
-        damaged = sum(group.num_damaged for group in groups)
-        return ExaminedBlocks(damaged, damaged - sum(group.num_not_rebuilt for group in groups))
+        await self.file.examine()
+        return ExaminedBlocks(self.file.num_damaged, self.file.num_damaged - self.file.num_not_rebuilt)
 
     @property
     def num_blocks_rebuilt(self) -> int:
         """Blocks that were rebuilt so far."""
-        return sum(len(group.rebuilt) for group in self._groups)
+        return self.file.num_rebuilt
 
     async def close(self) -> None:
         """Close the store that this stands for."""
         await self._store.close()
 
     async def _read(self, key: str, start: int, end: int) -> memoryview:
-        if self._mirror is not None:
-            return memoryview(self._mirror)[start:end]
-        place = ByteRange(self._place.start + start, self._place.start + end)
-        parts = [
-            piece
-            for group in self._groups
-            if group.extent.start < place.end and place.start < group.extent.end
-            async for piece in group.pieces(place)
-        ]
-        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        return await self.file.read(ByteRange(self.file.place.start + start, self.file.place.start + end))

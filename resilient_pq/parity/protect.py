@@ -7,9 +7,9 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
 import xxhash
 
 from resilient_pq.byte_ranges import ByteRange
@@ -19,7 +19,7 @@ from resilient_pq.io import ObjectSink, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, Stores
 from resilient_pq.parity.group_encoder import GroupEncoder
-from resilient_pq.parity.group_record import GroupRecord
+from resilient_pq.parity.group_record import SIDECAR_FLAG
 from resilient_pq.parity.group_shape import GroupShape, ParityShare, group_shapes
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.sidecar import file_name, sidecar_key
@@ -189,26 +189,17 @@ class _Sidecar:
 
     async def _write_group(self, encoder: GroupEncoder, extent: ByteRange, *, is_last: bool) -> None:
         group = await asyncio.to_thread(encoder.finish)
-        shape, number = group.shape, len(self._groups)
-
-        def payload(shards_offset: int, other_copy: int) -> bytes:
-            known = np.ones(len(group.block_crcs), np.bool_)
-            return GroupRecord(
-                shape, number, (extent,), group.digest, shards_offset, other_copy, group.block_crcs, known
-            ).pack()
-
-        record_bytes = HEADER_SIZE + len(payload(0, 0))
         first = self._sink.position
         if is_last:
             first += HEADER_SIZE + len(self._index([*self._groups, (0, 0)]))
-        second = first + record_bytes + shape.parity_bytes
+        second = first + group.shape.record_bytes + group.shape.parity_bytes
         self._groups.append((first, second))
         if is_last:
             await self._write_index(self._groups)
-        await self._sink.write(self._record(RecordKind.PARITY, payload(first + record_bytes, second)))
-        if shape.num_parity:
-            await self._sink.write(group.shards.data.cast("B"))
-        await self._sink.write(self._record(RecordKind.PARITY, payload(first + record_bytes, first)))
+        number = len(self._groups) - 1
+        record = partial(self._record, RecordKind.PARITY)
+        for part in group.framed(number, [extent], first, SIDECAR_FLAG, record):
+            await self._sink.write(part)
 
     def _index(self, groups: list[tuple[int, int]]) -> bytes:
         members = [
@@ -219,10 +210,10 @@ class _Sidecar:
 
     async def _write_index(self, groups: list[tuple[int, int]]) -> None:
         self._indexes.append(self._sink.position)
-        await self._sink.write(self._record(RecordKind.SIDECAR_INDEX, self._index(groups)))
+        await self._sink.write(self._record(RecordKind.SIDECAR_INDEX, self._sink.position, self._index(groups)))
 
-    def _record(self, kind: RecordKind, payload: bytes) -> bytes:
-        return self._chain.record(kind, self._sink.position, payload, num_rows=0, num_row_groups=0)
+    def _record(self, kind: RecordKind, offset: int, payload: bytes) -> bytes:
+        return self._chain.record(kind, offset, payload, num_rows=0, num_row_groups=0)
 
     async def _pieces(self) -> AsyncGenerator[memoryview, None]:
         """The bytes of all files, each filled up with zeros; the next are read while the caller has the last."""

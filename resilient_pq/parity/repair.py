@@ -1,10 +1,10 @@
-"""`repair`: a protected file rebuilt byte for byte from what is left of it and from its sidecar. An async shell."""
+"""`repair`: a protected file rebuilt byte for byte from what is left of it and of its parity. An async shell."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,11 @@ from resilient_pq.io import ReadStore, RetryPolicy, with_retry
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, place_of
-from resilient_pq.parity.group_repair import GroupRepair
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
+from resilient_pq.parity.inline_parity import find_inline
+from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.protected_file import ProtectedFile
 from resilient_pq.parity.sidecar import Sidecar
 
 
@@ -28,7 +30,7 @@ class Repair:
     Attributes:
         url: The file that was repaired.
         output: The new file.
-        sidecar: Where the parity came from.
+        sidecar: Where the parity came from: the file itself where it lies inside it.
         size: Bytes of the new file.
         num_blocks: Blocks that have a checksum each.
         num_blocks_damaged: Those that were not whole in their place.
@@ -55,14 +57,16 @@ async def repair(
     retry: RetryPolicy | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Repair:
-    """Write a protected file anew, bit for bit as it was when its sidecar was made.
+    """Write a protected file anew, bit for bit as it was written, or as it was when its sidecar was made.
 
-    Nothing is written unless every byte is proven: by the checksum of its block, of its group, and of the whole file.
+    Nothing is written unless every byte is proven: by the checksum of its block, of its group, and, with a sidecar, of
+    the whole file.
 
     Args:
         src: The damaged file, which may also be missing: a URL, a path, or a pair of a store and a key in it.
         dst: Where the whole file is written; None with `in_place`.
-        sidecar: The sidecar that `protect` made; None is ``NAME.rpqparity`` beside `src`, or ``_folder.rpqparity``.
+        sidecar: The sidecar that `protect` made; None is ``NAME.rpqparity`` beside `src`, or ``_folder.rpqparity``, or,
+            where there is neither, the parity inside the file.
         in_place: Write the rebuilt blocks into the damaged file, which has to be a local one whose bytes lie in their
             places. Where this is interrupted, the next repair carries on.
         overwrite: Replace what is at `dst`.
@@ -74,7 +78,7 @@ async def repair(
         RepairError: More is lost than the parity can rebuild; the message says how much. Or the bytes of a file that is
             to be repaired in place are elsewhere in it.
         SchemaError: Neither `dst` nor `in_place` is given, or both.
-        NotFoundError: There is no sidecar.
+        NotFoundError: There is no parity.
         FormatError: The sidecar is damaged beyond use.
         AlreadyExistsError: `dst` exists.
         StoreError: The store could not give or take bytes.
@@ -86,29 +90,26 @@ async def repair(
         store, key = await stack.enter_async_context(place_of(src, options))
         if dst is None:
             await _prepare_in_place(store, key)
-        parity = await _named_sidecar(store, key, sidecar, options, stack)
-        number = parity.member_number(key)
-        data = await parity.members(store, key)
+        file = await _protected_file(store, key, sidecar, options, stack)
         with located(Where(key=store.url_of(key))):
-            groups = await _rebuild(parity, data, number)
+            await _rebuild(file)
             if dst is None:
-                await _repair_in_place(key, parity, data, number, groups)
+                await _repair_in_place(key, file)
                 output = store.url_of(key)
             else:
                 to_store, to_key = await stack.enter_async_context(place_of(dst, options))
-                file = data.files[number]
-                permissions = None if file is None else permissions_of([file.info])
+                permissions = permissions_of(found.info for found in file.data.files if found is not None)
                 target = Target(to_store, to_key, overwrite, permissions=permissions)
-                await _write_anew(target, parity, data, number, groups, progress)
+                await _write_anew(target, file, progress)
                 output = target.url
         return Repair(
             url=store.url_of(key),
             output=output,
-            sidecar=parity.source.url,
-            size=parity.index.members[number].size,
-            num_blocks=sum(len(group.lost) for group in groups),
-            num_blocks_damaged=sum(group.num_damaged for group in groups),
-            num_blocks_rebuilt=sum(len(group.rebuilt) for group in groups),
+            sidecar=file.parity.source.url,
+            size=file.place.size,
+            num_blocks=sum(len(group.lost) for group in file.groups),
+            num_blocks_damaged=file.num_damaged,
+            num_blocks_rebuilt=file.num_rebuilt,
         )
 
 
@@ -124,102 +125,90 @@ async def _prepare_in_place(store: ReadStore, key: str) -> None:
     await asyncio.to_thread(finish_in_place, key)
 
 
-async def _repair_in_place(
-    path: str, parity: Sidecar, data: ProtectedBytes, number: int, groups: list[GroupRepair]
-) -> None:
+async def _repair_in_place(path: str, file: ProtectedFile) -> None:
     """Write the rebuilt blocks into the file, when it is known that all of it is right then."""
-    if data.files[number] is None or any(group.moved.any() for group in groups):
+    if None in file.data.files or any(group.moved.any() for group in file.groups):
         raise RepairError("bytes of the file are missing, or lie in other places", hint="name a new file")
-    async with aclosing(_repaired(parity, data, number, groups)) as pieces:
+    async with aclosing(_repaired(file)) as pieces:
         async for _ in pieces:
             pass
-    place = data.index.places[number]
-    blocks = [block for group in groups for block in group.rebuilt_in(place)]
-    if data.index.mirror is not None:
-        blocks = [(0, data.index.mirror)]
-    await asyncio.to_thread(write_in_place, path, place.size, blocks)
+    await asyncio.to_thread(write_in_place, path, file.place.size, list(file.changed()))
 
 
-async def _write_anew(
-    target: Target,
-    parity: Sidecar,
-    data: ProtectedBytes,
-    number: int,
-    groups: list[GroupRepair],
-    progress: Callable[[int, int], None] | None,
-) -> None:
+async def _write_anew(target: Target, file: ProtectedFile, progress: Callable[[int, int], None] | None) -> None:
     """Write the whole file to another place."""
-    for source in (*filter(None, data.files), parity.source):
+    for source in (*filter(None, file.data.files), file.parity.source):
         await check_other(source.address, target)
     await check_free(target)
     sink = await target.store.create(target.key, target.options)
-    async with completing(sink), aclosing(_repaired(parity, data, number, groups)) as pieces:
+    async with completing(sink), aclosing(_repaired(file)) as pieces:
         async for piece in pieces:
             await sink.write(piece)
             if progress is not None:
-                progress(sink.position, data.index.members[number].size)
+                progress(sink.position, file.place.size)
 
 
-async def _named_sidecar(
+async def _protected_file(
     store: ReadStore, key: str, sidecar: Location | None, options: Mapping[str, Any] | None, stack: AsyncExitStack
-) -> Sidecar:
-    """The sidecar that was named, or the one beside the file, or that of its folder."""
+) -> ProtectedFile:
+    """The file with the sidecar that was named, with its own parity, or with the sidecar beside it or of its folder."""
     if sidecar is not None:
-        return await Sidecar.read(*await stack.enter_async_context(place_of(sidecar, options)))
-    found = await Sidecar.beside(store, key)
-    if found is None:
-        raise NotFoundError(
-            "there is no sidecar beside the file",
-            where=Where(key=store.url_of(key)),
-            hint="name it with --sidecar (sidecar=)",
-        )
-    return found
+        parity = await Sidecar.read(*await stack.enter_async_context(place_of(sidecar, options)))
+        return ProtectedFile(parity, await parity.members(store, key), parity.member_number(key))
+    beside = await Sidecar.beside(store, key)
+    if beside is not None:
+        return ProtectedFile(beside, await beside.members(store, key), beside.member_number(key))
+    with suppress(NotFoundError):
+        source = await PinnedObject.find(store, key)
+        inside = await find_inline(source, thorough=True)
+        if inside is not None:
+            return ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0)
+    raise NotFoundError(
+        "there is no sidecar beside the file, and no parity in it",
+        where=Where(key=store.url_of(key)),
+        hint="name a sidecar with --sidecar (sidecar=)",
+    )
 
 
-async def _rebuild(parity: Sidecar, data: ProtectedBytes, number: int) -> list[GroupRepair]:
-    """The groups that a file lies in, with all their blocks.
+async def _rebuild(file: ProtectedFile) -> None:
+    """Compare all blocks of a file, and rebuild those that are lost.
 
     Raises:
-        RepairError: Some blocks cannot be rebuilt.
+        RepairError: Some cannot be rebuilt.
     """
-    place = data.index.places[number]
-    groups = [
-        GroupRepair(record, data, parity.source)
-        for record in parity.groups
-        if record.extents[0].start < place.end and place.start < record.extents[0].end
-    ]
-    for group in groups:
-        await group.examine()
-    if missing := sum(group.num_not_rebuilt for group in groups):
-        lost = sum(int(group.lost.sum()) for group in groups)
+    await file.examine()
+    where = Where(key=file.parity.source.url)
+    if missing := file.num_not_rebuilt:
+        lost = sum(int(group.lost.sum()) for group in file.groups)
         raise RepairError(
             f"damaged blocks: {lost:,}, of which {missing:,} cannot be rebuilt from the parity",
-            where=Where(key=parity.source.url),
+            where=where,
             hint="rpq recover keeps the rows that are whole",
         )
-    return groups
+    if not all(group.is_proven for group in file.groups):
+        raise RepairError("the blocks are whole, and the bytes are not those that the parity was made of", where=where)
+    if file.parity.is_inline and await file.remake_last_parity() is None:
+        raise RepairError(
+            "the end of the file is lost, with the record of its last parity group",
+            where=where,
+            hint="rpq recover keeps the rows that are whole",
+        )
 
 
-async def _repaired(
-    parity: Sidecar, data: ProtectedBytes, number: int, groups: list[GroupRepair]
-) -> AsyncGenerator[memoryview, None]:
+async def _repaired(file: ProtectedFile) -> AsyncGenerator[memoryview, None]:
     """The bytes of the file as they were written.
 
     Raises:
-        RepairError: They are not those that the sidecar was made of.
+        RepairError: They are not those that the parity was made of.
     """
-    member, place, digest = data.index.members[number], data.index.places[number], xxhash.xxh3_128()
-    if data.index.mirror is not None:
-        digest.update(data.index.mirror)
-        yield memoryview(data.index.mirror)
-    for group in groups:
-        async with aclosing(group.pieces(place)) as pieces:
-            async for piece in pieces:
-                digest.update(piece)
-                yield piece
-    if digest.hexdigest() != member.digest:
+    member, digest = file.parity.index.members[file.number], xxhash.xxh3_128()
+    async with aclosing(file.pieces(file.place)) as pieces:
+        async for piece in pieces:
+            digest.update(piece)
+            yield piece
+    if member.digest and digest.hexdigest() != member.digest:
         raise RepairError(
             "the blocks are whole, and the file is not the one that the sidecar was made of",
-            where=Where(key=parity.source.url),
+            where=Where(key=file.parity.source.url),
             hint="make a new sidecar with rpq protect",
         )

@@ -29,11 +29,12 @@ _ACROSS_NAME = f"_folder{SUFFIX}"
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """A sidecar: where it is read from, its index, and a record for each group."""
+    """A sidecar: where it is read from, its index, and a record for each group; or those inside a file."""
 
     source: PinnedObject
     index: SidecarIndex
     groups: tuple[GroupRecord, ...]
+    is_inline: bool = False
 
     @classmethod
     async def read(cls, store: ReadStore, key: str) -> Sidecar:

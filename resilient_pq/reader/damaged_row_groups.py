@@ -25,7 +25,7 @@ from resilient_pq.damage.salvage_pipeline import salvage_chunk
 from resilient_pq.damage.stated_values import stated_of
 from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format.compression import codecs
-from resilient_pq.format.file_metadata import Encoding
+from resilient_pq.format.file_metadata import Encoding, FileMetaData
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.open_chunk import concatenate
 from resilient_pq.format.pages.row_selection import leaf_column, leaf_data, null_rows
@@ -187,6 +187,13 @@ class DamagedRowGroups:
             return await self._objects.read_range(file, place)
         except FormatError:
             return None
+
+
+def check_statistics(metadata: FileMetaData, column: LeafColumn, chunk: ChunkRead) -> None:
+    """Refuse a whole chunk without a checksum of its own that decodes to other values than its statistics tell of."""
+    if chunk.pages is None and is_adrift(chunk) and not stated_of(metadata, chunk).agrees(leaf_data(column), None):
+        message = "its values are not those of which the statistics of the chunk tell"
+        raise FormatError(message, where=chunk.where)
 
 
 def _with_sums(group: RowGroupRead) -> set[int]:

@@ -29,8 +29,14 @@ from resilient_pq.io import ObjectInfo, OpenObject
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.arriving_chunks import ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
-from resilient_pq.reader.damaged_row_groups import DamagedChunk, DamagedRowGroups, DecodedRowGroup, RowGroupArrays
-from resilient_pq.reader.decoder import decode, decode_parts
+from resilient_pq.reader.damaged_row_groups import (
+    DamagedChunk,
+    DamagedRowGroups,
+    DecodedRowGroup,
+    RowGroupArrays,
+    check_statistics,
+)
+from resilient_pq.reader.decoder import decode_parts
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
 from resilient_pq.reader.read_units import ReadQueue
@@ -174,7 +180,7 @@ class RowGroupWork:
     def _decode_one(self, piece: ChunkTask, parts: Sequence[memoryview]) -> bool:
         chunk = piece.chunk
         try:
-            column = decode_parts(chunk, parts, verify=self._verify, views=self._views[piece.column])
+            column = self._decoded(piece, chunk, parts)
         except ResilientPQError as error:
             error.at(Where(key=self._objects.url_of(chunk.file)))
             is_damage = isinstance(error, FormatError)
@@ -192,7 +198,7 @@ class RowGroupWork:
         chunk = piece.chunk.whole
         with located(Where(key=self._objects.url_of(chunk.file))):
             try:
-                column = decode(chunk, data, verify=self._verify, views=self._views[piece.column])
+                column = self._decoded(piece, chunk, [data])
             except FormatError as error:
                 no_damage = isinstance(error.__cause__, MemoryError)
                 if no_damage or (self._raises and not self._heals):
@@ -201,6 +207,12 @@ class RowGroupWork:
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
         self._add(piece, column, None)
+
+    def _decoded(self, piece: ChunkTask, chunk: ChunkRead, parts: Sequence[memoryview]) -> LeafColumn:
+        column = decode_parts(chunk, parts, verify=self._verify, views=self._views[piece.column])
+        if not self._raises:
+            check_statistics(self._objects.contents.metadata, column, chunk)
+        return column
 
     def _is_filtered(self, chunk: ChunkRead) -> bool:
         """Whether only some pages of a chunk are read, and the filter asks for its values."""

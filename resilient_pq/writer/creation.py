@@ -42,6 +42,9 @@ def create(
     Use it as ``async with rpq.create(url) as writer``. The object appears under its name when the block ends
     without an exception, and not before.
 
+    Not every reader takes more than 32,767 row groups in a file (docs/parquet.md): `create_dataset` goes on in new
+    files before that. A file whose footer reaches 64 MiB is completed, and the write ends with `FileFullError`.
+
     Args:
         url: A URL ("s3://bucket/key", any fsspec URL), a path, or a pair of a store and a key in it.
         schema: Anything with ``__arrow_c_schema__``, or a `Schema`: of `Schema.parse`, or of another file. A

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-#: RowGroup.ordinal is an i16, and some readers count row groups in one.
+#: As many as all readers take: parquet-rs before version 59 counts row groups in an i16.
 MAX_ROW_GROUPS = 32_767
 #: Footers beyond about 100 MB are refused by pyarrow and parquet-java.
 MAX_FOOTER_BYTES = 64 * 1024 * 1024
@@ -89,11 +89,14 @@ def rows_that_fit(
     return max(fit, 0 if open_rows else 1)
 
 
-def file_full(num_row_groups: int, footer_bytes: int) -> bool:
-    """Whether the file should be completed before another row group is begun."""
-    return num_row_groups >= MAX_ROW_GROUPS or footer_bytes >= MAX_FOOTER_BYTES
+def file_full(num_row_groups: int, footer_bytes: int, *, another_follows: bool) -> bool:
+    """Whether the file should be completed before another row group is begun.
+
+    A file that another one follows never has more row groups than all readers take.
+    """
+    return footer_bytes >= MAX_FOOTER_BYTES or (another_follows and num_row_groups >= MAX_ROW_GROUPS)
 
 
 def soon_full(num_row_groups: int, footer_bytes: int) -> bool:
-    """Whether a quarter of the row groups that a file can have is there: early enough to do something."""
-    return file_full(4 * num_row_groups, 4 * footer_bytes)
+    """Whether a quarter of the row groups that all readers take is there: early enough to do something."""
+    return file_full(4 * num_row_groups, 4 * footer_bytes, another_follows=True)

@@ -153,11 +153,13 @@ class FileEncoder:
     @property
     def full(self) -> bool:
         """Whether the file should be completed before more rows are taken."""
-        return cut_policy.file_full(self._num_closed, self.layout.serialized_bytes)
+        return cut_policy.file_full(
+            self._num_closed, self.layout.serialized_bytes, another_follows=self._options.own_metadata is not None
+        )
 
     @property
     def soon_full(self) -> bool:
-        """Whether that comes within three times the row groups that there are."""
+        """Whether four times the row groups that there are would be too many."""
         return cut_policy.soon_full(self._num_closed, self.layout.serialized_bytes)
 
     def close_row_group(self) -> ClosedRowGroup:

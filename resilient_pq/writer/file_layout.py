@@ -24,6 +24,7 @@ from resilient_pq.format.file_metadata import (
     StoredSortingColumn,
 )
 from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.kernels.reference.integers import varint_bytes
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.page_sums import with_sums
 from resilient_pq.format.resilience_records import (
@@ -39,6 +40,7 @@ from resilient_pq.format.resilience_records import (
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
+from resilient_pq.writer import cut_policy
 
 Buffers = Sequence[Any]
 
@@ -186,7 +188,7 @@ class FileLayout:
             sorting_columns=sorting_columns,
             file_offset=_first_page(columns),
             total_compressed_size=sum([chunk.size for chunk in chunks]),
-            ordinal=len(self.row_groups),
+            ordinal=ordinal if (ordinal := len(self.row_groups)) < cut_policy.MAX_ROW_GROUPS else None,
         )
         payload = compact_protocol.encode(RowGroupRecord(row_group, [_copies(chunk) for chunk in chunks]))
         offset = self.offset
@@ -231,16 +233,15 @@ class FileLayout:
         self.checkpoint_end = self.offset
         return [*gap, record]
 
-    def _gap_before(self, payload: bytes) -> Buffers:
-        """Zero bytes where the record of a footer would otherwise end on a multiple of a MiB.
+    def _gap_before(self, payload: bytes, least: int = 0) -> Buffers:
+        """Zero bytes, at least so many, and where the record of a footer would otherwise end on a multiple of a MiB.
 
         Parts of an upload are whole numbers of MiB; one that is not tells where the newest footer ends
         (docs/format.md).
         """
-        if (self.offset + HEADER_SIZE + len(payload)) % MiB:
-            return []
-        self.offset += _GAP_BYTES
-        return [bytes(_GAP_BYTES)]
+        gap = least if (self.offset + least + HEADER_SIZE + len(payload)) % MiB else least + _GAP_BYTES
+        self.offset += gap
+        return [bytes(gap)] if gap else []
 
     @property
     def num_row_groups_since_checkpoint(self) -> int:
@@ -255,6 +256,9 @@ class FileLayout:
 
     def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
         """The last bytes of the file: the page indexes, then the final footer."""
+        return self._tail(state, extra or {})
+
+    def _tail(self, state: str, extra: Mapping[str, str], least_gap: int = 0) -> Buffers:
         column_index_at = self.offset
         column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
         self.offset += sum(map(len, column_indexes))
@@ -262,8 +266,8 @@ class FileLayout:
         offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
         self.offset += sum(map(len, offset_indexes))
         serialized = self._with_indexes(column_index_at, offset_index_at)
-        payload = self._footer(serialized, state, extra or {})
-        gap = self._gap_before(payload)
+        payload = self._footer(serialized, state, extra)
+        gap = self._gap_before(payload, least_gap)
         return [*column_indexes, *offset_indexes, *gap, self._record(RecordKind.FINAL, payload)]
 
     def _with_indexes(self, column_index_at: int, offset_index_at: int) -> list[bytes]:
@@ -284,6 +288,8 @@ class FileLayout:
                     chunk.offset_index_offset, chunk.offset_index_length = offset_index_at, len(offset_index)
                     offset_index_at += len(offset_index)
                 _add_sums(chunk, column_index, offset_index)
+            if len(self.row_groups) > cut_policy.MAX_ROW_GROUPS:
+                row_group.ordinal = None
             serialized.append(compact_protocol.encode(row_group))
         return serialized
 
@@ -295,7 +301,10 @@ class FileLayout:
         return record
 
     def _checkpoint_footer(self) -> bytes:
-        return self._footer([laid.serialized for laid in self.row_groups], "in-progress", {})
+        serialized = [laid.serialized for laid in self.row_groups]
+        if len(serialized) > cut_policy.MAX_ROW_GROUPS:
+            serialized = [_without_ordinal(row_group, ordinal) for ordinal, row_group in enumerate(serialized)]
+        return self._footer(serialized, "in-progress", {})
 
     def _footer(self, row_groups: Sequence[bytes], state: str, extra: Mapping[str, str]) -> bytes:
         key_value = {
@@ -318,6 +327,12 @@ class FileLayout:
                 created_by=self._created_by,
             )
         )
+
+
+def _without_ordinal(row_group: bytes, ordinal: int) -> bytes:
+    """The metadata of a row group without its last field, which either all row groups of a footer have or none."""
+    field = b"\x14" + varint_bytes(2 * ordinal) + b"\0"  # the next field, of type i16, zigzag; then the end
+    return row_group.removesuffix(field) + b"\0" if row_group.endswith(field) else row_group
 
 
 def _first_page(chunks: Sequence[ColumnChunk]) -> int | None:

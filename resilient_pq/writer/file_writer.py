@@ -30,12 +30,14 @@ from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteS
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_layout import FileLayout
 from resilient_pq.writer.option_checks import check_key_values
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
+from resilient_pq.writer.protected_layout import ProtectedLayout
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
 from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
 
@@ -125,7 +127,7 @@ class Writer(UnstoredDeadline):
 
     @property
     def soon_full(self) -> bool:
-        """Whether a quarter of the row groups is there that a file can have, or of the bytes of its footer."""
+        """Whether a quarter of the row groups is there that all readers take, or of the bytes of a footer."""
         return self._encoder is not None and self._encoder.soon_full
 
     @property
@@ -202,7 +204,10 @@ class Writer(UnstoredDeadline):
             **(self._options.own_metadata or {}),
             "ARROW:schema": ingest.encoded_schema,
         }
-        return FileEncoder(FileLayout(ingest.schema, RecordChain(self._file_id), key_value), self._options)
+        share = self._options.parity_share
+        laid_out = ingest.schema, RecordChain(self._file_id), key_value
+        layout = FileLayout(*laid_out) if share is None else ProtectedLayout(*laid_out, groups=InlineGroups(share))
+        return FileEncoder(layout, self._options)
 
     async def _take(self, rows: BatchFeeder) -> None:
         """Take all rows, and push the row groups that they fill; also before what the source raises is raised."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.errors import OptionError
+from resilient_pq.parity.group_shape import ParityShare
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -72,6 +73,11 @@ def share(name: str, value: Any) -> None:
     """A part of a whole."""
     if not value >= 0:  # NaN is not either
         raise OptionError(f"{name} is {value}; it is a share, 0.02 for 2 %")
+
+
+def parity_share(_: str, value: Any) -> None:
+    """Bytes of parity for each byte."""
+    ParityShare.parse(value)
 
 
 def file_path(name: str, value: object) -> None:

@@ -223,7 +223,7 @@ class UnstoredDeadline(WriterLifecycle):
         if encoder.soon_full and not self._warned:
             self._warned = True
             log.warning(
-                "%s: a quarter of the row groups that a file can have is there, some of them small to be stored within"
+                "%s: a quarter of the row groups that all readers take is there, some of them small to be stored within"
                 " %g s: with a larger max_unstored_seconds it takes more rows; a data set goes on in new files",
                 self.url,
                 unstored.bound,

@@ -18,6 +18,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import bloom_filters, check_names, column_metadata
 from resilient_pq.writer.cut_policy import Cadence
@@ -28,6 +29,7 @@ from resilient_pq.writer.option_checks import (
     file_path,
     one_of,
     option,
+    parity_share,
     seconds,
     share,
     whole_number,
@@ -145,6 +147,9 @@ class EncoderOptions:
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        parity: Bytes of parity inside the file for each byte: 0.05 or "5%". Any so many damaged bytes in a row, and
+            scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that is gone on
+            with, as before.
         max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
             process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
             written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and
@@ -175,6 +180,11 @@ class EncoderOptions:
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Share of the bytes written that checkpoints may take.")
     )
+    parity: float | str | None = option(
+        None,
+        parity_share,
+        OptionHelp("SHARE", "Bytes of parity inside the file for each byte: 5% or 0.05."),
+    )
     max_unstored_seconds: float | None = option(
         30.0,
         seconds,
@@ -202,6 +212,11 @@ class EncoderOptions:
     def write(self) -> WriteOptions:
         """The less common settings, or their defaults."""
         return WriteOptions() if self.options is None else self.options
+
+    @property
+    def parity_share(self) -> ParityShare | None:
+        """The share of parity that `parity` names; None for none."""
+        return None if self.parity is None else ParityShare.parse(self.parity)
 
     @property
     def cadence(self) -> Cadence:
@@ -283,6 +298,7 @@ class EncodingKeywords(TypedDict, total=False):
     row_group_bytes: int
     checkpoint_every: int | None
     checkpoint_overhead: float
+    parity: float | str | None
     options: WriteOptions | None
 
 

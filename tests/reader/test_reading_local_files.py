@@ -126,24 +126,25 @@ async def test_small_neighbours_are_one_read_and_large_chunks_one_each(path: Pat
 
 
 async def test_what_is_held_before_it_is_decoded_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held, most, lock, real = 0, 0, threading.Lock(), row_groups.decode
+    held, most, lock, real = 0, 0, threading.Lock(), row_groups.decode_parts
 
-    def decode(chunk: Any, data: memoryview, *, verify: bool, views: bool) -> Any:
+    def decode(chunk: Any, parts: list[memoryview], *, verify: bool, views: bool) -> Any:
         nonlocal held, most
+        size = sum(map(len, parts))
         with lock:
-            held += len(data)
+            held += size
             most = max(most, held)
         try:
-            return real(chunk, data, verify=verify, views=views)
+            return real(chunk, parts, verify=verify, views=views)
         finally:
             with lock:
-                held -= len(data)
+                held -= size
 
-    monkeypatch.setattr(row_groups, "decode", decode)
+    monkeypatch.setattr(row_groups, "decode_parts", decode)
     async with rpq.open(path, options=rpq.ReadOptions(max_threads=4, memory_budget=300_000)) as file:
         assert pa.table(await file.read()).equals(pq.read_table(path))
     largest = 200_000 + 1_000  # of the plain numbers of a row group
-    assert most <= max(300_000, largest * 2)
+    assert 0 < most <= max(300_000, largest * 2)
 
 
 def broken(data: bytes, at: int) -> bytes:
@@ -186,6 +187,8 @@ async def test_what_a_disk_gave_wrong_once_is_read_again(
     store, real, seen = WatchedStore(), row_groups.decode_parts, set()
 
     def once_wrong(chunk: Any, parts: list[memoryview], *, verify: bool, views: bool) -> Any:
+        if chunk.range.start in seen:
+            return real(chunk, parts, verify=verify, views=views)
         seen.add(chunk.range.start)
         (data,) = parts
         return real(chunk, [memoryview(broken(bytes(data), len(data) // 2))], verify=verify, views=views)

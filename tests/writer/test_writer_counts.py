@@ -175,11 +175,10 @@ async def _write_sevens(url: Any, starts: Iterator[int], opened: list[rpq.Writer
             await writer.write({"a": range(start, start + 7)})
 
 
-@pytest.mark.parametrize("limit", ["MAX_ROW_GROUPS", "MAX_FOOTER_BYTES"])
 async def test_a_full_file_is_completed_and_says_what_is_not_in_it(
-    store: MemoryStore, table_of: Read, row_groups_of: Read, monkeypatch: pytest.MonkeyPatch, limit: str
+    store: MemoryStore, table_of: Read, row_groups_of: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut_policy, limit, 4 if limit == "MAX_ROW_GROUPS" else 450)
+    monkeypatch.setattr(cut_policy, "MAX_FOOTER_BYTES", 450)
     starts = iter(range(0, 1000, 7))
     opened: list[rpq.Writer] = []
     with pytest.raises(FileFullError, match="the file is full") as caught:
@@ -189,7 +188,6 @@ async def test_a_full_file_is_completed_and_says_what_is_not_in_it(
     assert writer.closed and writer.num_rows == writer.num_rows_stored
     groups = await row_groups_of(store)
     assert set(groups) == {10} and sum(groups) == writer.num_rows
-    assert limit != "MAX_ROW_GROUPS" or len(groups) == 4
     assert f"{given - writer.num_rows:,} rows of this batch are not in it" in str(caught.value)
     assert (await table_of(store))["a"].to_pylist() == list(range(writer.num_rows))
     async with rpq.open((store, "file")) as file:
@@ -199,14 +197,14 @@ async def test_a_full_file_is_completed_and_says_what_is_not_in_it(
 async def test_a_file_may_be_just_full(
     store: MemoryStore, row_groups_of: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 3)
+    monkeypatch.setattr(cut_policy, "MAX_FOOTER_BYTES", 300)
     async with rpq.create((store, "file"), row_group_rows=2) as writer:
-        await writer.write({"a": range(6)})
-    assert await row_groups_of(store) == [2, 2, 2]
+        await writer.write({"a": range(4)})
+    assert await row_groups_of(store) == [2, 2]
 
 
 async def test_a_full_file_is_not_full_twice(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 1)
+    monkeypatch.setattr(cut_policy, "MAX_FOOTER_BYTES", 1)
     async with rpq.create((store, "file"), row_group_rows=2) as writer:
         with pytest.raises(FileFullError):
             await writer.write({"a": range(5)})

@@ -34,7 +34,7 @@ class Simulation:
         self.checkpoints: list[int] = []
 
     def run(self, most: int = MAX_ROW_GROUPS) -> Simulation:
-        while self.row_groups < most and not file_full(self.row_groups, self.row_groups * self.in_footer):
+        while self.row_groups < most and not self.full:
             self.row_groups += 1
             self.bytes_written += self.row_group
             footer = KiB + self.row_groups * self.in_footer
@@ -46,6 +46,10 @@ class Simulation:
                 self.checkpoint_bytes += footer
                 assert self.checkpoint_bytes <= self.overhead * self.bytes_written
         return self
+
+    @property
+    def full(self) -> bool:
+        return file_full(self.row_groups, self.row_groups * self.in_footer, another_follows=True)
 
     @property
     def gaps(self) -> list[int]:
@@ -154,10 +158,11 @@ def test_rows_that_fit_whatever_the_sizes(
         assert open_bytes + fit * row_bytes <= max_bytes
 
 
-def test_a_file_is_full_before_a_limit_of_the_format() -> None:
-    assert not file_full(MAX_ROW_GROUPS - 1, 0)
-    assert file_full(MAX_ROW_GROUPS, 0)
-    assert file_full(1, MAX_FOOTER_BYTES)
+def test_a_file_is_full_before_readers_refuse_it() -> None:
+    assert not file_full(MAX_ROW_GROUPS - 1, 0, another_follows=True)
+    assert file_full(MAX_ROW_GROUPS, 0, another_follows=True)
+    assert not file_full(MAX_ROW_GROUPS, 0, another_follows=False)
+    assert file_full(1, MAX_FOOTER_BYTES, another_follows=False)
 
 
 def _progress(**what: float) -> WriteProgress:

@@ -149,7 +149,7 @@ async def test_a_row_group_is_closed_by_its_bytes() -> None:
 
 
 async def test_a_full_file_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 2)
+    monkeypatch.setattr(cut_policy, "MAX_FOOTER_BYTES", 400)
     store = MemoryStore()
     async with rpq.create((store, "f"), row_group_rows=ROWS) as writer:
         await writer.write(table())

@@ -23,6 +23,7 @@ from resilient_pq.format.compression.hadoop_codecs import (
     lz4_decompress_into,
     lzo_decompress_into,
 )
+from resilient_pq.format.compression.zstd_bindings import zstd
 from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.kernels.reference.integers import varint_bytes
 
@@ -34,11 +35,6 @@ _IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that
 #: Bytes before the values, which levels of pages without nulls are, that are better not compressed: a Snappy literal
 #: of so many has its length in one byte.
 _SHORT = 60
-#: Room before compressed data for a length and such a literal; the data's own length is overwritten.
-_SNAPPY_FRONT = 5 + 1 + _SHORT
-#: What zstd leaves of data that do not compress is larger by a 256th of them, and by a frame (ZSTD_compressBound).
-_ZSTD_GROWTH = 8
-_ZSTD_FRAME = 1024
 #: How much of a page a gzip member is shown at first; twice as much when it goes on.
 _GZIP_BITE = 32 * 1024
 #: Flags of a gzip member that must be zero (RFC 1952, section 2.3.1.2).
@@ -93,12 +89,15 @@ def _snappy_compress(data: Any, _: int) -> Any:
 
 
 def _zstd_compress(data: Any, level: int) -> Any:
-    out: Any = memory_pool.empty((_zstd_bound(data),), np.uint8)
-    return memory_pool.front(out, cramjam.zstd.compress_into(data, out, level=level))
+    return zstd().compress(data, level)
 
 
-def _zstd_bound(data: Any) -> int:
-    return len(data) + (len(data) >> _ZSTD_GROWTH) + _ZSTD_FRAME
+def _zstd_decompress_into(data: Any, out: Buffer) -> int:
+    known = zstd()
+    try:
+        return known.decompress_into(data, out)
+    except known.error as error:
+        raise EncodingError(f"ZSTD data do not decompress: {error}") from error
 
 
 def _lz4_compress(data: Any, _: int) -> Any:
@@ -117,7 +116,7 @@ CODECS: dict[int, Codec] = {
         4,
     ),
     CompressionCodec.LZ4: Codec(lz4_decompress_into, most=255),
-    CompressionCodec.ZSTD: Codec(cramjam.zstd.decompress_into, _zstd_compress, (1, 22), 3),
+    CompressionCodec.ZSTD: Codec(_zstd_decompress_into, _zstd_compress, (1, 22), 3),
     CompressionCodec.LZ4_RAW: Codec(lz4_block_decompress_into, _lz4_compress, most=255),
 }
 
@@ -161,50 +160,34 @@ def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
     return known(data, level)
 
 
-def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int) -> Any:
-    """The compressed bytes of parts that follow one another, as a buffer; of one codec other than UNCOMPRESSED."""
+def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int, packed: Any = None) -> list[Any]:
+    """The compressed bytes of parts that follow one another, in pieces; of one codec other than UNCOMPRESSED.
+
+    `packed` are those of the last part alone, where they are known.
+    """
     *short, last = parts
     num_short = sum(map(len, short))
-    if not short:
-        return compress(codec, last, level)
-    if 0 < num_short <= _SHORT:
+    if not num_short:
+        return [compress(codec, last, level) if packed is None else packed]
+    if num_short <= _SHORT and codec in (CompressionCodec.SNAPPY, CompressionCodec.ZSTD):
+        packed = memoryview(compress(codec, last, level) if packed is None else packed)
         front = b"".join(part.tobytes() for part in short)
-        if codec is CompressionCodec.SNAPPY:
-            return _snappy_compress_behind(front, last)
-        if codec is CompressionCodec.ZSTD and (packed := _zstd_compress_behind(front, last, level)) is not None:
-            return packed
+        behind = _behind_snappy if codec is CompressionCodec.SNAPPY else zstd_frames.front
+        if (made := behind(packed, front, num_short + len(last))) is not None:
+            head, begin = made
+            return [head, packed[begin:]]
     whole: Buffer = memory_pool.empty((num_short + len(last),), np.uint8)
-    return compress(codec, np.concatenate(parts, out=whole), level)
+    return [compress(codec, np.concatenate(parts, out=whole), level)]
 
 
-def _snappy_compress_behind(front: bytes, data: Any) -> Any:
-    """Snappy data of a few bytes and those that follow them, which are not copied together before.
+def _behind_snappy(packed: memoryview, front: bytes, size: int) -> tuple[bytes, int]:
+    """The bytes that put a few others before Snappy data, and how many bytes of those they replace.
 
     They are the length of all as a varint, then elements (snappy, "format_description"): what stands before an element
     is nothing to it but what it copies from, by the distance. So a literal in front of others changes none of them.
     """
-    out: Any = memory_pool.empty((_SNAPPY_FRONT + cramjam.snappy.compress_raw_max_len(data),), np.uint8)
-    written = cramjam.snappy.compress_raw_into(data, out[_SNAPPY_FRONT:])
-    begin = _SNAPPY_FRONT + len(varint_bytes(len(data)))  # where the elements do
-    head = varint_bytes(len(front) + len(data)) + bytes((len(front) - 1 << 2,)) + front
-    return _headed(head, out, begin, _SNAPPY_FRONT + written)
-
-
-def _zstd_compress_behind(before: bytes, data: Any, level: int) -> Any | None:
-    """A zstd frame of a few bytes and those that follow them, not copied together before; None if that cannot be."""
-    room_before = zstd_frames.FRONT_BYTES + len(before)
-    out: Any = memory_pool.empty((room_before + _zstd_bound(data),), np.uint8)
-    written = cramjam.zstd.compress_into(data, out[room_before:], level=level)
-    if (made := zstd_frames.front(out[room_before:].data, before, len(before) + len(data))) is None:
-        return None
-    front, header = made
-    return _headed(front, out, room_before + header, room_before + written)  # from where the blocks begin
-
-
-def _headed(head: bytes, out: Any, begin: int, end: int) -> Any:
-    """What stands in `out` from `begin` up to `end`, with `head` put before it."""
-    out[begin - len(head) : begin] = np.frombuffer(head, np.uint8)
-    return memory_pool.front(out, end)[begin - len(head) :]
+    begin = len(varint_bytes(size - len(front)))  # where the elements do
+    return varint_bytes(size) + bytes((len(front) - 1 << 2,)) + front, begin
 
 
 def check_readable(codec: int) -> None:
@@ -257,12 +240,6 @@ def decompress_into(codec: int, data: memoryview, out: Buffer) -> None:
 
 def decompress_parts(codec: int, parts: Sequence[memoryview], sizes: Sequence[int], out: Buffer) -> None:
     """Fill `out` with what several pieces of data were before each of them was compressed, back to back."""
-    joins = codec == CompressionCodec.ZSTD and len(parts) > 1
-    if joins and all(zstd_frames.content_size(part) == size for part, size in zip(parts, sizes, strict=True)):
-        # Every call makes a context of its own, in the time that 10 KiB take. zstd goes on with the next frame, and
-        # refuses one that has another size than it says.
-        decompress_into(codec, memoryview(b"".join(parts)), out)
-        return
     at = 0
     for part, size in zip(parts, sizes, strict=True):
         if len(part) or size:  # some writers leave out even the empty frame

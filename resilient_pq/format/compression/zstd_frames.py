@@ -5,26 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-#: Bytes of a frame's header, that of its first block counted; a smaller frame is not worth a look.
-LARGEST_HEADER: Final = 18 + 3
 #: Of the descriptor: whether the window is as large as the content, and has no byte of its own; and whatever is of no
 #: use here, which are a checksum, a dictionary, and bits without a meaning.
 _SINGLE_SEGMENT, _OTHER = 0x20, 0x1F
 #: Two bytes begin to count where one ends.
 _TWO_BYTES_FROM: Final = 256
-#: What `front` gives besides the bytes that it puts before the blocks is at most so much longer than what it replaces.
-FRONT_BYTES: Final = 4 + 3
-
-
-def content_size(frame: memoryview) -> int | None:
-    """How many bytes a frame says that it holds; None where it does not say it."""
-    if frame[: len(_MAGIC)] != _MAGIC or len(frame) < LARGEST_HEADER:
-        return None
-    descriptor = frame[4]
-    size_of_size = _size_of_size(descriptor)
-    start = 5 + (not descriptor & _SINGLE_SEGMENT) + (0, 1, 2, 4)[descriptor & 3]
-    size = int.from_bytes(frame[start : start + size_of_size], "little")
-    return (size + _TWO_BYTES_FROM if size_of_size == 2 else size) if size_of_size else None
 
 
 def _size_of_size(descriptor: int) -> int:

@@ -126,7 +126,7 @@ def encode_chunk(
     pages = _Pages()
     dictionary_at = dictionary_body = None
     if built is not None:
-        dictionary_at = pages.add(dictionary_page(leaf, built.values, chosen.dictionary_encoding, options))
+        dictionary_at = pages.add(dictionary_page(leaf, built.values, chosen, options))
         dictionary_body = memoryview(pages.parts[-1][-1])
         if not (isinstance(built.values, np.ndarray) and built.values.ndim == 1):
             by_dictionary = DictionaryBounds(leaf.node, built)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,12 +63,21 @@ _LARGEST_DICTIONARY: Final = 1 << 30
 _MAX_DELTA_RANGE: Final = 1 << 28
 
 
+class CompressedValues(NamedTuple):
+    """All values of a chunk, or all entries of its dictionary, where finding the smallest encoding needed all."""
+
+    encoded: NDArray[np.uint8]
+    compressed: Any  # those bytes compressed: they are not compressed again for their page
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The encoding of a chunk's data pages."""
 
     encoding: Encoding
     dictionary: Dictionary | None = None  # the chunk's dictionary, where `encoding` is one of indices to it
+    values: CompressedValues | None = None  # the values in `encoding`, where they are known
+    entries: CompressedValues | None = None  # those of the dictionary
 
     @property
     def dictionary_encoding(self) -> Encoding:
@@ -207,16 +216,19 @@ def _choose_smallest(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choic
     must_be_narrow = other is Encoding.DELTA_BINARY_PACKED and not options.new_readers
     if must_be_narrow and not all(_narrow_steps(values[run]) for run in sample):
         return _choose_plain_or_dictionary(leaf, values, options)
-    plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
-    of_other = _estimate(other, leaf, values, sample, options)
-    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * of_other)
-    limit = math.inf if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
-    if of_other < _BEATS_PLAIN * plain and of_other <= limit:
+    plain, of_plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
+    smallest, of_other = _estimate(other, leaf, values, sample, options)
+    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * smallest)
+    limit, by_dictionary = math.inf, None
+    if built is not None:
+        size, by_dictionary = _dictionary_estimate(leaf, built, sample, options)
+        limit = _BEATS_DICTIONARY * size
+    if smallest < _BEATS_PLAIN * plain and smallest <= limit:
         # All steps are looked at only where it would be chosen.
-        if must_be_narrow and not _narrow_steps(values):
+        if must_be_narrow and len(sample) > 1 and not _narrow_steps(values):
             return _choose_plain_or_dictionary(leaf, values, options)
-        return Choice(other)
-    return Choice(Encoding.PLAIN) if built is None or plain <= limit else Choice(Encoding.RLE_DICTIONARY, built)
+        return Choice(other, values=of_other)
+    return Choice(Encoding.PLAIN, values=of_plain) if by_dictionary is None or plain <= limit else by_dictionary
 
 
 def _choose_plain_or_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> Choice:
@@ -225,29 +237,43 @@ def _choose_plain_or_dictionary(leaf: Leaf, values: Values, options: ChunkOption
         return Choice(Encoding.PLAIN)
     if options.codec is not CompressionCodec.UNCOMPRESSED:
         sample = _sample(leaf, values)
-        limit = _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
-        if _estimate(Encoding.PLAIN, leaf, values, sample, options) <= limit:
-            return Choice(Encoding.PLAIN)
+        size, by_dictionary = _dictionary_estimate(leaf, built, sample, options)
+        plain, of_plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
+        return Choice(Encoding.PLAIN, values=of_plain) if plain <= _BEATS_DICTIONARY * size else by_dictionary
     return Choice(Encoding.RLE_DICTIONARY, built)
 
 
-def _estimate(encoding: Encoding, leaf: Leaf, values: Values, sample: Sequence[slice], options: ChunkOptions) -> float:
-    """Bytes of all values in an encoding after compression."""
-    pieces = [encode_values(encoding, leaf.node, values[run]) for run in sample]
-    return _compressed(pieces, options) * len(values) / _num_values(sample)
+def _estimate(
+    encoding: Encoding, leaf: Leaf, values: Values, sample: Sequence[slice], options: ChunkOptions
+) -> tuple[float, CompressedValues | None]:
+    """Bytes of all values in an encoding after compression, and these themselves where the sample is all."""
+    return _compressed(
+        [encode_values(encoding, leaf.node, values[run]) for run in sample], len(values), sample, options
+    )
 
 
-def _dictionary_estimate(leaf: Leaf, built: Dictionary, sample: Sequence[slice], options: ChunkOptions) -> float:
-    """Bytes of the dictionary page and of all indices after compression."""
+def _dictionary_estimate(
+    leaf: Leaf, built: Dictionary, sample: Sequence[slice], options: ChunkOptions
+) -> tuple[float, Choice]:
+    """Bytes of the dictionary page and of all indices after compression, and the choice of it."""
     pieces = [dictionary.encode_indices(built.indices[run], len(built.values)) for run in sample]
-    indices = _compressed(pieces, options) * len(built.indices) / _num_values(sample)
-    return indices + _estimate(Encoding.PLAIN, leaf, built.values, _sample(leaf, built.values), options)
+    indices, of_indices = _compressed(pieces, len(built.indices), sample, options)
+    entries, of_entries = _estimate(Encoding.PLAIN, leaf, built.values, _sample(leaf, built.values), options)
+    return indices + entries, Choice(Encoding.RLE_DICTIONARY, built, of_indices, of_entries)
 
 
-def _compressed(pieces: Sequence[NDArray[np.uint8]], options: ChunkOptions) -> int:
-    """Bytes that the pieces take, compressed as one: the codec's own setting up takes longer than a short piece."""
+def _compressed(
+    pieces: Sequence[NDArray[np.uint8]], count: int, sample: Sequence[slice], options: ChunkOptions
+) -> tuple[float, CompressedValues | None]:
+    """Bytes that `count` values take whose sample is encoded in pieces, and these themselves where the sample is all.
+
+    The pieces are compressed as one: the codec's own setting up takes longer than a short piece.
+    """
     whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return len(codecs.compress(options.codec, whole, options.level))
+    compressed = codecs.compress(options.codec, whole, options.level)
+    num_values = _num_values(sample)
+    known = CompressedValues(whole, compressed) if len(sample) == 1 and num_values == count else None
+    return len(compressed) * count / num_values, known
 
 
 def _other_candidate(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Encoding | None:

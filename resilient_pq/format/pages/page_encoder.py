@@ -27,7 +27,7 @@ from resilient_pq.format.file_metadata import (
 )
 from resilient_pq.format.levels import row_starts
 from resilient_pq.format.pages.chunk_options import ChunkOptions
-from resilient_pq.format.pages.encoding_choice import Choice, plain_bytes
+from resilient_pq.format.pages.encoding_choice import Choice, CompressedValues, plain_bytes
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Levels, Values
 from resilient_pq.format.schema_tree import Leaf
 
@@ -50,14 +50,15 @@ def _page(
     content: Sequence[NDArray[np.uint8]],
     *,
     uncompressed: Sequence[NDArray[np.uint8]] = (),
+    packed: Any = None,
 ) -> EncodedPage:
-    """A page of the `uncompressed` levels of version 2, then `content`, compressed as one."""
+    """A page of the `uncompressed` levels of version 2, then `content`, compressed as one: see `compress_parts`."""
     codec = options.codec
     # Without a codec the values go out as they lie in memory, levels and header beside them.
     body: list[Any] = [*uncompressed, *content]
     header.uncompressed_page_size = sum(map(len, body))
     if codec is not CompressionCodec.UNCOMPRESSED:
-        body = [*uncompressed, codecs.compress_parts(codec, content, options.level)]
+        body = [*uncompressed, *codecs.compress_parts(codec, content, options.level, packed)]
     header.compressed_page_size = sum(map(len, body))
     body_crc = 0
     for piece in body:
@@ -74,14 +75,16 @@ def _page(
     )
 
 
-def dictionary_page(leaf: Leaf, entries: Values, encoding: Encoding, options: ChunkOptions) -> EncodedPage:
-    """The page of a dictionary's entries, whose header names `encoding`."""
+def dictionary_page(leaf: Leaf, entries: Values, chosen: Choice, options: ChunkOptions) -> EncodedPage:
+    """The page of a dictionary's entries."""
     header = PageHeader(
         type=int(PageType.DICTIONARY_PAGE),
         uncompressed_page_size=0,
         compressed_page_size=0,
-        dictionary_page_header=DictionaryPageHeader(num_values=len(entries), encoding=int(encoding)),
+        dictionary_page_header=DictionaryPageHeader(num_values=len(entries), encoding=int(chosen.dictionary_encoding)),
     )
+    if (known := chosen.entries) is not None:
+        return _page(header, options, [known.encoded], packed=known.compressed)
     return _page(header, options, [encode_values(Encoding.PLAIN, leaf.node, entries)])
 
 
@@ -115,9 +118,16 @@ def _data_page_v1(
     )
     parts = [_v1_levels(found, maximum, options.level_encoding) for found, maximum in levels]
     values = data.values
+    if (known := _known(chosen, cut, data)) is not None:
+        return _page(header, options, [*parts, known.encoded], packed=known.compressed)
     if options.codec is not CompressionCodec.UNCOMPRESSED and _is_plain_text(values, chosen):
         return _page(header, options, [plain.encode_behind(parts, values[cut.value : cut.value_end])])
     return _page(header, options, [*parts, _encoded_values(leaf, data, chosen, cut)])
+
+
+def _known(chosen: Choice, cut: PageCut, data: LeafData) -> CompressedValues | None:
+    """The values of a page that the choice of their encoding has compressed already."""
+    return chosen.values if cut.value == 0 and cut.value_end == len(data.values) else None
 
 
 def _data_page_v2(
@@ -145,6 +155,8 @@ def _data_page_v2(
             is_compressed=options.codec is not CompressionCodec.UNCOMPRESSED,
         ),
     )
+    if (known := _known(chosen, cut, data)) is not None:
+        return _page(header, options, [known.encoded], uncompressed=parts, packed=known.compressed)
     return _page(header, options, [_encoded_values(leaf, data, chosen, cut)], uncompressed=parts)
 
 

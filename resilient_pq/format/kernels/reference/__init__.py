@@ -45,6 +45,7 @@ from resilient_pq.format.kernels.reference.dictionary import gather as gather
 from resilient_pq.format.kernels.reference.dictionary import mark_used as mark_used
 from resilient_pq.format.kernels.reference.gf256 import gf256_accumulate as gf256_accumulate
 from resilient_pq.format.kernels.reference.kept import KeptStructs as KeptStructs
+from resilient_pq.format.kernels.reference.kept import chunk_numbers as chunk_numbers
 from resilient_pq.format.kernels.reference.nesting import level_counts as level_counts
 from resilient_pq.format.kernels.reference.nesting import list_offsets as list_offsets
 from resilient_pq.format.kernels.reference.nesting import row_entries as row_entries

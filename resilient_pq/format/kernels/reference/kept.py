@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableSequence
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.format.kernels.page_columns import ChunkNumber
+
 T = TypeVar("T")
 
 
@@ -84,6 +89,11 @@ class KeptStructs(MutableSequence[T]):
             return None
         return memoryview(self._data)[self._starts[0] : self._starts[-1]]
 
+    @property
+    def spans(self) -> tuple[Any, memoryview] | None:
+        """What holds the structs, and the offsets of each and behind the last; None where one may have been changed."""
+        return None if self._plain is not None or self._made else (self._data, self._starts)
+
     def _as_plain(self) -> list[T]:
         if self._plain is None:
             self._plain = list(self)
@@ -114,3 +124,16 @@ class KeptStructs(MutableSequence[T]):
     def __reduce__(self) -> tuple[type[list[T]], tuple[Iterable[T]]]:
         """Copies and pickles are ordinary lists."""
         return list, (list(self),)
+
+
+def chunk_numbers(data: Any, starts: Any, ordinals: NDArray[np.int64], data_end: int) -> NDArray[np.int64]:
+    """A row of `ChunkNumber`s for some of the ColumnChunks that stand back to back, and end before `data_end`.
+
+    The bytes are known to be sound. Of a chunk that says more than where its pages lie, and how to read them, the kind
+    of its sum is -1: so that of all chunks here.
+    """
+    if len(ordinals) and not 0 <= ordinals.min() <= ordinals.max() < len(starts) - 1:
+        raise ValueError("there are fewer column chunks than that")
+    numbers = np.zeros((len(ordinals), ChunkNumber.COUNT), np.int64)
+    numbers[:, ChunkNumber.SUM_KIND] = -1
+    return numbers

@@ -17,7 +17,9 @@
 /* Products of each coefficient: with 0..15, with 16 * (0..15), and as a matrix of bits for GFNI. */
 static uint8_t gf256_low[256][16], gf256_high[256][16];
 static uint64_t gf256_matrix[256];
+#ifdef HAS_GFNI_LOOP
 static int gf256_has_gfni = 0;
+#endif
 
 static uint8_t gf256_product(uint8_t a, uint8_t b) {
     uint8_t product = 0;

@@ -1,0 +1,183 @@
+"""The parity groups inside a file, found by its footer or by their records. An async shell.
+
+What is found is a `Sidecar` whose source is the file itself. The record of a group lies in the group behind it, so that
+groups are read from the last to the first, each through those behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.format.footer import PARITY_KEY, NeedBytes, key_values, read_footer
+from resilient_pq.format.kernels import find_all
+from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
+from resilient_pq.parity.group_record import LAST_FLAG, SIDECAR_FLAG, GroupRecord
+from resilient_pq.parity.group_repair import ReadParity
+from resilient_pq.parity.group_shape import MAX_SHARD_BYTES
+from resilient_pq.parity.pinned_object import PinnedObject
+from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.protected_file import ProtectedFile
+from resilient_pq.parity.reed_solomon import MAX_PARITY
+from resilient_pq.parity.sidecar import Sidecar, file_name
+from resilient_pq.parity.sidecar_index import Member, SidecarIndex
+from resilient_pq.units import KiB, MiB
+
+#: Bytes at the end that are searched for the last record where the footer is damaged: indexes and a footer are behind.
+_TAIL_BYTES = 16 * MiB
+#: Bytes that are searched at a time.
+_WINDOW_BYTES = 8 * MiB
+#: Bytes read at first for a footer.
+_FOOTER_BYTES = 64 * KiB
+#: More than the largest record has.
+_MAX_RECORD = 2 * MiB
+#: More bytes than a group can rebuild are not taken to be missing.
+_MOST_MISSING = MAX_PARITY * MAX_SHARD_BYTES
+
+
+async def find_inline(source: PinnedObject, *, thorough: bool = False) -> Sidecar | None:
+    """The groups inside a file; None where there are none.
+
+    Args:
+        source: The file.
+        thorough: Search all of it where its end leads to none.
+    """
+    search = _Search(source)
+    places = await _named_places(search.read, source.info.size)
+    if places is not None and not places:
+        return None
+    await search.take_all(places or [])
+    if not search.knows_end:
+        await search.scan(max(0, source.info.size - _TAIL_BYTES))
+        if search.knows_end:
+            await search.take_all(await _named_places(search.read, search.size) or [])
+        elif thorough:
+            await search.scan(0)
+    return search.found()
+
+
+async def _named_places(read: ReadParity, size: int) -> list[ByteRange] | None:
+    """Where the footer of a file of so many bytes says that parity lies; None where it cannot be read."""
+    start = max(0, size - _FOOTER_BYTES)
+    try:
+        while isinstance(found := read_footer(await read(ByteRange(start, size)), start), NeedBytes):
+            start = found.start
+    except ResilientPQError:
+        return None
+    text = key_values(found.metadata.key_value_metadata).get(PARITY_KEY)
+    return parity_places(text or "", size + _MOST_MISSING)
+
+
+def parity_places(text: str, size: int) -> list[ByteRange]:
+    """The places that a footer names, in a file of at most so many bytes; none where they cannot be right."""
+    try:
+        pairs = [tuple(map(int, pair.split(":"))) for pair in text.split(",") if pair]
+        places = [ByteRange(start, start + length) for start, length in pairs]
+    except ValueError:
+        return []
+    ordered = all(before.end <= after.start for before, after in pairwise(places))
+    return places if ordered and all(place.size > 2 * HEADER_SIZE and place.end <= size for place in places) else []
+
+
+class _Search:
+    """What was found of the groups inside a file.
+
+    Attributes:
+        size: Bytes that the file was written with, as far as is known.
+        knows_end: Whether the last group was found.
+    """
+
+    def __init__(self, source: PinnedObject) -> None:
+        self.size = source.info.size
+        self.knows_end = False
+        self._source = source
+        self._records: dict[int, GroupRecord] = {}
+
+    def found(self) -> Sidecar | None:
+        """The groups that do not contradict each other, in order."""
+        groups: list[GroupRecord] = []
+        for _, record in sorted(self._records.items(), reverse=True):
+            behind = groups[-1].extents[0].start if groups else self.size
+            if record.extents[0].end <= behind and all(extent.end <= self.size for extent in record.extents):
+                groups.append(record)
+        info = self._source.info
+        member = Member(file_name(info.key), self.size, info.etag, "")
+        index = SidecarIndex(0.0, (member,), ())
+        return Sidecar(self._source, index, tuple(reversed(groups)), is_inline=True) if groups else None
+
+    async def read(self, place: ByteRange) -> memoryview:
+        """A range of the file, through the groups that are known."""
+        found = self.found()
+        if found is None:
+            return await self._source.read(ByteRange(min(place.start, self.size), min(place.end, self.size)))
+        return await ProtectedFile(found, ProtectedBytes(found.index, [self._source]), 0).read(place)
+
+    async def take_all(self, places: Sequence[ByteRange]) -> None:
+        """Read the records of the groups whose parity lies in these places."""
+        for place in reversed(places):
+            await self._take(place)
+
+    async def _take(self, place: ByteRange) -> None:
+        first = await self.read(ByteRange(place.start, place.start + HEADER_SIZE))
+        header = parse_header(first)
+        if header is not None and self._may_be(header):
+            payload = await self.read(ByteRange(header.payload_offset, min(header.end, place.end)))
+            self._add(header, GroupRecord.unpack(payload))
+            if any(found.shards_offset == header.end and found.is_whole for found in self._records.values()):
+                return
+        end = ByteRange(max(place.start, place.end - _MAX_RECORD), place.end)
+        self._add_all(await self.read(end), end.start, 0)
+
+    async def scan(self, start: int) -> None:
+        """Look for records from an offset of the object on."""
+        size, found = self._source.info.size, []
+        for at in range(start, size, _WINDOW_BYTES):
+            window = ByteRange(at, min(at + _WINDOW_BYTES + HEADER_SIZE - 1, size))
+            data = await self._source.read(window)
+            headers = ((at + i, parse_header(data[i : i + HEADER_SIZE])) for i in find_all(data, RECORD_MAGIC).tolist())
+            found += [(i, header) for i, header in headers if header is not None and self._may_be(header)]
+        left = size  # hostile bytes may have a header every 96 bytes, each with a large payload
+        for at, header in reversed(found):
+            left -= header.payload_size
+            if left > 0 and at + HEADER_SIZE + header.payload_size <= size:
+                payload = ByteRange(at + HEADER_SIZE, at + HEADER_SIZE + header.payload_size)
+                self._add(header, GroupRecord.unpack(await self._source.read(payload)), at - header.offset)
+
+    def _add_all(self, data: memoryview, start: int, shift: int) -> None:
+        for at in find_all(data, RECORD_MAGIC).tolist():
+            header = parse_header(data[at : at + HEADER_SIZE])
+            if header is not None and self._may_be(header):
+                payload = data[at + HEADER_SIZE : at + HEADER_SIZE + header.payload_size]
+                self._add(header, GroupRecord.unpack(payload), start + at - header.offset + shift)
+
+    @staticmethod
+    def _may_be(header: RecordHeader) -> bool:
+        return header.kind == RecordKind.PARITY and header.payload_size <= _MAX_RECORD
+
+    def _add(self, header: RecordHeader, record: GroupRecord | None, shift: int = 0) -> None:
+        """Take a record that lies so many bytes behind the place where it was written, if all of it fits together."""
+        if record is None or record.flags & SIDECAR_FLAG or not _fits(header, record):
+            return
+        if record.flags & LAST_FLAG and not self.knows_end:
+            size = record.extents[-1].end
+            if shift not in (0, self._source.info.size - size) or size - self._source.info.size > _MOST_MISSING:
+                return
+            self.size, self.knows_end = size, True
+        if shift in (0, self._source.info.size - self.size):
+            known = self._records.get(record.number)
+            self._records[record.number] = record if known is None else known.merged(record)
+
+
+def _fits(header: RecordHeader, record: GroupRecord) -> bool:
+    """Whether a record lies where it says that its copies and its parity do, and its data around them."""
+    first = record.shards_offset - record.shape.record_bytes
+    second = record.shards_offset + record.shape.parity_bytes
+    end = second + record.shape.record_bytes
+    is_last = bool(record.flags & LAST_FLAG)
+    places = {(first, second), (second, first)}
+    if (header.offset, record.other_copy) not in places or len(record.extents) != 1 + is_last:
+        return False
+    before = record.extents[0].end
+    return (before, record.extents[1].start) == (first, end) if is_last else before <= first
