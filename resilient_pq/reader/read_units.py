@@ -39,15 +39,17 @@ class ReadUnit:
     Attributes:
         info: The object.
         reads: The bytes to read.
-        pieces: The chunks in them, or their numbers among the flat ones; for each of their ranges, the number of the
-            read that it lies in, and where.
+        pieces: The chunks in them, or their numbers among the flat ones: each with the number of the read that it lies
+            in, and where it begins and ends therein.
+        whole: The chunk of which the reads are the ranges, where it is one with several.
         size: Bytes that are read.
         useful_bytes: Bytes of those that are wanted.
     """
 
     info: ObjectInfo
     reads: list[ByteRange]
-    pieces: list[tuple[ChunkTask | int, list[tuple[int, int, int]]]]
+    pieces: list[tuple[ChunkTask | int, int, int, int]]
+    whole: ChunkTask | None = None
     size: int = 0
     useful_bytes: int = 0
 
@@ -74,8 +76,7 @@ def read_units(work: RowGroupWork, objects: ChunkObjects) -> list[ReadUnit]:
             of_object.append((ranges[0].start, ranges[0].end, piece.chunk.num_decoded, piece))
         else:
             size = sum([each.size for each in ranges])
-            spots = [(at, 0, each.size) for at, each in enumerate(ranges)]
-            units.append(ReadUnit(info, ranges, [(piece, spots)], size, size))
+            units.append(ReadUnit(info, ranges, [], piece, size, size))
     for info, of_object in placed.values():
         units += _merged_units(info, sorted(of_object, key=itemgetter(0)))
     if len(units) < _FEW:  # the largest first, so that the threads end at the same time
@@ -99,7 +100,7 @@ def _merged_units(info: ObjectInfo, placed: Sequence[Placed]) -> Iterator[ReadUn
                 unit.with_read(start, end)
             start, end = first, last
         weight += more
-        unit.pieces.append((piece, [(len(unit.reads), first - start, last - start)]))
+        unit.pieces.append((piece, len(unit.reads), first - start, last - start))
     if unit.pieces:
         yield unit.with_read(start, end)
 
@@ -167,7 +168,11 @@ class ReadQueue:
     def _do(self, unit: ReadUnit, opened: OpenObject) -> None:
         data = opened.read_ranges(unit.reads)
         self._count(data, useful_bytes=unit.useful_bytes)
-        group = [(piece, [data[number][start:end] for number, start, end in places]) for piece, places in unit.pieces]
+        group: list[tuple[ChunkTask | int, list[memoryview]]] = [
+            (piece, [data[number][start:end]]) for piece, number, start, end in unit.pieces
+        ]
+        if unit.whole is not None:
+            group.append((unit.whole, data))
         for piece in self._work.decode(group):
             place = self._objects.place_of(piece.chunk)
             again = opened.read(place.range.start, place.range.end)
