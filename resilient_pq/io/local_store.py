@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -40,7 +41,9 @@ Result = TypeVar("Result")
 
 
 async def in_thread(call: Callable[..., Result], *args: Any) -> Result:
-    """The result of a blocking call, made in a thread."""
+    """The result of a blocking call, made in a thread; without an event loop this is one."""
+    if asyncio._get_running_loop() is None:
+        return call(*args)
     result: Result = await wrap(call)(*args)
     return result
 

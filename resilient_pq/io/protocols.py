@@ -129,6 +129,11 @@ class ReadStore(Protocol):
         """
         return None
 
+    @property
+    def rereads(self) -> int:
+        """How many times bytes that do not fit their checksum are read again before they are taken to be damaged."""
+        return 1
+
     @abstractmethod
     async def head(self, key: str) -> ObjectInfo:
         """What the object is, without its bytes.

@@ -173,7 +173,7 @@ class ReadQueue:
         ]
         if unit.whole is not None:
             group.append((unit.whole, data))
-        for piece in self._work.decode(group):
+        for piece, _ in self._work.decode(group):
             place = self._objects.place_of(piece.chunk)
             again = opened.read(place.range.start, place.range.end)
             self._count([again])

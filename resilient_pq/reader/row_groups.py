@@ -28,7 +28,7 @@ from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.io import ObjectInfo, OpenObject
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.reader.arriving_chunks import ChunkTask, decode_arriving
+from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged_row_groups import (
     DamagedChunk,
@@ -173,13 +173,13 @@ class RowGroupWork:
         flat = [(max(self.flat.sizes[number], 0), self.flat.codecs[number]) for number in self.flat.numbers]
         return min(READING.threads_worth(sizes, flat), count)
 
-    def decode(self, group: Sequence[tuple[ChunkTask | int, Sequence[memoryview]]]) -> list[ChunkTask]:
+    def decode(self, group: Sequence[tuple[ChunkTask | int, Sequence[memoryview]]]) -> list[ArrivedChunk]:
         """Decode chunks, and assemble columns after their last one; gives those whose bytes are to be read again.
 
         Those that become arrays by themselves are given by their numbers.
         """
-        left: list[tuple[ChunkTask, Sequence[memoryview]]] = []
-        flat, again = [], []
+        left: list[ArrivedChunk] = []
+        flat = []
         for piece, parts in group:
             if isinstance(piece, int):
                 flat.append((piece, parts[0]))
@@ -193,10 +193,7 @@ class RowGroupWork:
             else:
                 self.pieces.append(task := ChunkTask(self.groups[i].columns[column][0], i, column, 0))
                 left.append((task, [part]))
-        for piece, parts in left:
-            if not self._decode_one(piece, parts):
-                again.append(piece)
-        return again
+        return [(piece, parts) for piece, parts in left if not self._decode_one(piece, parts)]
 
     def _decode_one(self, piece: ChunkTask, parts: Sequence[memoryview]) -> bool:
         chunk = piece.chunk
