@@ -74,7 +74,7 @@ class FlatColumns:
 
 def _described(node: Node, field: Field) -> tuple[int, ...] | None:
     """The row of a column; None where it has to be assembled."""
-    if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED:
+    if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED or field.dictionary is not None:
         return None
     kind, width = field.format.partition(":")[0], fixed_width(node)
     if kind not in _SAME.get(node.physical_type, ()) or width == 0 or (kind == "w" and field.width != width):

@@ -16,17 +16,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
-from resilient_pq.arrow.buffers import has_views
 from resilient_pq.arrow.flat_columns import NO_CHUNKS, FlatChunks
+from resilient_pq.arrow.leaf_arrays import layout_of
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.indexes.row_ranges import Rows, mask_within
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.row_selection import select_rows
 from resilient_pq.format.pages.thread_count import READING
-from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.io import ObjectInfo, OpenObject
+from resilient_pq.io.cancellation import in_loop
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -57,6 +58,7 @@ class RowGroupReader:
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """The result of a call, made in one of the threads."""
+        await in_loop()
         async with self._threads:
             return await asyncio.to_thread(function, *args)
 
@@ -66,9 +68,11 @@ class RowGroupReader:
         work = await off_loop(num_chunks, RowGroupWork, request, groups, self._objects, self._how)
         files = [piece.chunk.file for piece in work.pieces if piece.chunk.file is not None]
         if files:
+            await in_loop()
             await self._objects.pin(files)
         opener = self._objects.opener
         if opener is None:
+            await in_loop()
             await decode_arriving(work, self._objects, self.in_thread, max_waiting=2 * self._max_threads)
         else:
             await self._read_in_threads(work, opener)
@@ -76,6 +80,7 @@ class RowGroupReader:
 
     async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
         if work.damaged[i] and self._how.heal:
+            await in_loop()
             await self._heal(work, i)
         group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
         doubtful = work.doubtful[i]
@@ -83,6 +88,7 @@ class RowGroupReader:
             return done
         if not damaged and request.plan.filter is None:
             return RowGroupArrays(work.arrays[i], group.num_rows_read)
+        await in_loop()
         if (damaged or doubtful) and group.rows is not None:
             # Salvage works on whole row groups; and where the index that selected rows is wrong, all rows are filtered.
             (found,) = await self.read(request, [group.whole])
@@ -105,8 +111,13 @@ class RowGroupReader:
     async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:
         count = len(work.pieces) + len(work.flat.numbers)
         jobs = await off_loop(count, ReadQueue, work, self._objects, opener, self._how.options.memory_budget)
-        busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
+        num_threads = min(self._max_threads, work.threads_worth)
         try:
+            if num_threads == 1 and asyncio._get_running_loop() is None:  # this is a thread that may block
+                jobs.do_all()
+                return
+            await in_loop()
+            busy = [self.in_thread(jobs.do_all) for _ in range(num_threads)]
             # One that fails makes the others end soon; these are waited for, so that no file stays open.
             ended = await asyncio.gather(*busy, return_exceptions=True)
             for error in ended:
@@ -134,9 +145,9 @@ class RowGroupWork:
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
         self._heals = how.heal
-        # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
-        self._views = [has_views(field) for field in request.field.children]
-        self._views += [False] * (len(request.plan.columns) - len(self._views))
+        # How the strings of each column come; columns that only the filter needs follow those shown.
+        self._layouts = [layout_of(field) for field in request.field.children]
+        self._layouts += [ByteLayout.ARRAYS] * (len(request.plan.columns) - len(self._layouts))
         self._leaves: list[dict[int, list[LeafColumn | None]]] = [{} for _ in groups]
         self.flat = self._flat_chunks()
         apart: list[set[int]] = [set() for _ in groups]
@@ -227,7 +238,7 @@ class RowGroupWork:
         self._add(piece, column, None)
 
     def _decoded(self, piece: ChunkTask, chunk: ChunkRead, parts: Sequence[memoryview]) -> LeafColumn:
-        column = decode_parts(chunk, parts, verify=self._verify, views=self._views[piece.column])
+        column = decode_parts(chunk, parts, verify=self._verify, layout=self._layouts[piece.column])
         if not self._raises:
             check_statistics(self._objects.contents.metadata, column, chunk)
         return column
