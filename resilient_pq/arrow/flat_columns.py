@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from nanoarrow.c_array import CArray
@@ -21,10 +21,12 @@ from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.file_metadata import Repetition, Type
-from resilient_pq.format.kernels import reference
 from resilient_pq.format.kernels.page_columns import ChunkField, ChunkNumber
 from resilient_pq.format.physical_values import fixed_width
 from resilient_pq.format.schema_tree import Node, Primitive
+
+if TYPE_CHECKING:
+    from resilient_pq.format.kernels import reference
 
 #: No CRC32 is as large.
 _NONE: Final = 1 << 32

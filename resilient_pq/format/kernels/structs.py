@@ -1,16 +1,29 @@
-"""Lists of Thrift structs that become objects when they are asked for."""
+"""What readers of Thrift structs are told, and lists of structs that become objects when they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSequence
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from resilient_pq.format.kernels.reference.thrift import StructReader
 
-from resilient_pq.format.kernels.page_columns import ChunkNumber
 
 T = TypeVar("T")
+
+
+class StructField(NamedTuple):
+    """One field of a struct."""
+
+    number: int  # its Thrift id, 1 to 63
+    name: str  # the attribute that it becomes
+    kind: int  # its wire type in the compact protocol; 1, true, for any bool
+    element: int = 0  # the wire type of a list's elements; 0 where it is no list
+    nested: StructReader | None = None  # reads the struct that it is, or that its elements are
+    text: bool = False  # whether binary values are text; what is no UTF-8 in it becomes U+FFFD
+    required: bool = False  # whether a struct without it is refused
+    kept: bool = False  # whether a list of structs becomes `KeptStructs`
+    default: Any = None  # its value where it is left out
 
 
 class InnerLists(NamedTuple):
@@ -124,16 +137,3 @@ class KeptStructs(MutableSequence[T]):
     def __reduce__(self) -> tuple[type[list[T]], tuple[Iterable[T]]]:
         """Copies and pickles are ordinary lists."""
         return list, (list(self),)
-
-
-def chunk_numbers(data: Any, starts: Any, ordinals: NDArray[np.int64], data_end: int) -> NDArray[np.int64]:
-    """A row of `ChunkNumber`s for some of the ColumnChunks that stand back to back, and end before `data_end`.
-
-    The bytes are known to be sound. Of a chunk that says more than where its pages lie, and how to read them, the kind
-    of its sum is -1: so that of all chunks here.
-    """
-    if len(ordinals) and not 0 <= ordinals.min() <= ordinals.max() < len(starts) - 1:
-        raise ValueError("there are fewer column chunks than that")
-    numbers = np.zeros((len(ordinals), ChunkNumber.COUNT), np.int64)
-    numbers[:, ChunkNumber.SUM_KIND] = -1
-    return numbers
