@@ -11,6 +11,8 @@ arrow.types.arrow_schema schema_from_arrow schema_to_arrow
 bulk.file_result FileError FileResult
 bulk.many_files FileResults check_many recover_many
 bulk.run_summary FileEntry RunSummary
+bulk.scrub scrub
+bulk.scrub_report ScrubReport ScrubbedFile
 dataset.dataset Dataset open_many
 dataset.dataset_writer DatasetWriter
 dataset.sink_creation create_dataset resume_dataset

@@ -101,6 +101,8 @@ from resilient_pq.public_names import RunSummary as RunSummary
 from resilient_pq.public_names import Scan as Scan
 from resilient_pq.public_names import Schema as Schema
 from resilient_pq.public_names import SchemaError as SchemaError
+from resilient_pq.public_names import ScrubReport as ScrubReport
+from resilient_pq.public_names import ScrubbedFile as ScrubbedFile
 from resilient_pq.public_names import SortingColumn as SortingColumn
 from resilient_pq.public_names import SourceError as SourceError
 from resilient_pq.public_names import StoreError as StoreError
@@ -404,10 +406,10 @@ class Writer:
 def abort_upload(url: Location, *, upload_id: str | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> str:
     """Drop an upload that was left open, and all its parts: what it holds is lost."""
 
-def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: Progress | None=None) -> Report:
+def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: Progress | None=None) -> Report:
     """Read an object and say what is wrong with it; nothing is written."""
 
-def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
+def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
@@ -460,6 +462,9 @@ def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema:
 
 def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> ResumeInfo:
     """What is there of an object whose writer did not finish: its open uploads, and the object itself."""
+
+def scrub(urls: Location | Sequence[Location], state: str | os.PathLike[str], *, every: timedelta=..., budget: int | None=None, heal: bool=False, replica: Location | None=None, stop_after: timedelta | None=None, max_files: int=..., storage_options: Mapping[str, Any] | None=None, replica_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[ScrubReport], None] | None=None, run: RunFile | None=None) -> ScrubReport:
+    """Prove that the bytes of many objects are as they were, those first that were proven longest ago."""
 
 def seal(src: Location, dst: Location, *, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
     """Write a copy of a sound file of any writer that has a checksum on every page, and the records of our files."""

@@ -38,6 +38,7 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "seal": ("seal_verb", "Give a file of another writer checksums and records."),
     "protect": ("parity.protect_verb", "Write parity beside files, for `rpq repair`."),
     "repair": ("parity.repair_verb", "Rebuild a file from its sidecar, bit for bit."),
+    "scrub": ("parity.scrub_verb", "Prove that objects are as they were, within a budget."),
     "metadata": ("metadata_verb", "Write the summary of a folder of Parquet files."),
     "uploads list": ("uploads.listing", "List uploads that were left open, oldest first."),
     "uploads complete": ("uploads.complete", "Make an object of an upload that was left open."),
@@ -126,7 +127,7 @@ def rpq(
     """Parquet files that survive the crash of their writer, the loss of their tail and the rot of their bytes.
 
     Results go to stdout, progress and hints to stderr. No verb ever asks a question, and none changes the file
-    it reads, but for `rpq repair --in-place`; `rpq check --quarantine` moves files.
+    it reads, but for `rpq repair --in-place` and `rpq scrub --heal`; `rpq check --quarantine` moves files.
     """
 
 

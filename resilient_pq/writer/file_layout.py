@@ -22,7 +22,7 @@ from resilient_pq.format.file_metadata import (
     StoredSortingColumn,
 )
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.kernels.reference.integers import varint_bytes
+from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.page_sums import with_sums
 from resilient_pq.format.resilience_records import (

@@ -37,6 +37,7 @@ def test_verbs_are_those_of_the_design() -> None:
         "seal",
         "protect",
         "repair",
+        "scrub",
         "metadata",
         *uploads,
         "demo",

@@ -1,1 +1,1 @@
-"""`rpq protect` and `rpq repair`: sidecars with parity."""
+"""`rpq protect`, `rpq repair` and `rpq scrub`: files that are kept as they were."""
