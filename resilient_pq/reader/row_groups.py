@@ -144,7 +144,7 @@ class RowGroupWork:
         self._objects = objects
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
-        self._heals = how.heal
+        self._raises_at_once = self._raises and not how.heal
         # How the strings of each column come; columns that only the filter needs follow those shown.
         self._layouts = [layout_of(field) for field in request.field.children]
         self._layouts += [ByteLayout.ARRAYS] * (len(request.plan.columns) - len(self._layouts))
@@ -213,7 +213,7 @@ class RowGroupWork:
         except ResilientPQError as error:
             error.at(Where(key=self._objects.url_of(chunk.file)))
             is_damage = isinstance(error, FormatError)
-            if not is_damage or (self._raises and chunk.pages is None and not isinstance(error, ChecksumError)):
+            if not is_damage or (self._raises_at_once and chunk.pages is None and not isinstance(error, ChecksumError)):
                 raise error from error.__cause__
             # Where only some pages are read, the index that names them may be wrong, and so may its choice of rows.
             if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
@@ -230,7 +230,7 @@ class RowGroupWork:
                 column = self._decoded(piece, chunk, [data])
             except FormatError as error:
                 no_damage = isinstance(error.__cause__, MemoryError)
-                if no_damage or (self._raises and not self._heals):
+                if no_damage or self._raises_at_once:
                     raise
                 error.at(Where(key=self._objects.url_of(chunk.file)))
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))

@@ -62,6 +62,19 @@ async def test_a_damaged_chunk_is_read_and_told_once(store: MemoryStore) -> None
             await file.read()
 
 
+async def test_a_page_whose_header_is_damaged_is_read(store: MemoryStore) -> None:
+    """It fails before any checksum is compared."""
+    async with rpq.open((store, "a")) as file:
+        at = file.metadata.row_groups[2].columns[1].meta_data.data_page_offset
+    await rot(store, lambda data: data.__setitem__(slice(at - 10, at + 20), bytes(30)))
+    with pytest.warns(rpq.HealedFileWarning):
+        async with rpq.open((store, "a")) as file:
+            assert values(await file.read())["b"] == COLUMNS["b"].tolist()
+    with pytest.raises(rpq.FormatError, match="page header is damaged"):
+        async with rpq.open((store, "a"), heal=False) as file:
+            await file.read()
+
+
 @pytest.mark.parametrize("policy", ["null", "drop"])
 async def test_nothing_is_lost_that_can_be_rebuilt(store: MemoryStore, policy: str) -> None:
     async with rpq.open((store, "a")) as file:
