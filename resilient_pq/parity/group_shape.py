@@ -24,6 +24,8 @@ _SMALL_GROUP: Final = MiB
 TABLE_OFFSET: Final = 96
 #: Row groups that a group inside a file has about, so that a burst may be longer than one of them has parity.
 _ROW_GROUPS: Final = 4
+#: Parity inside a file for each byte, at most: it lies in later groups, which with as much as data would never end.
+MOST_INLINE: Final = 0.5
 #: Shards inside a file, in which more groups follow: with 10 parity shards a group has 10 MiB of parity.
 _MAX_INLINE_SHARD: Final = MiB
 #: Shards of a sidecar: 32 of them are in memory while it is made, and as many while a file is repaired.
@@ -61,7 +63,7 @@ class ParityShare:
     @property
     def num_data(self) -> int:
         """Data shards of a full group."""
-        return max(1, min(_DATA_SHARDS, math.floor(self.num_parity / self.share))) if self.share else _DATA_SHARDS
+        return max(1, math.floor(min(_DATA_SHARDS, self.num_parity / self.share))) if self.share else _DATA_SHARDS
 
     def parity_for(self, num_data: int) -> int:
         """Parity shards of a group with so many data shards."""

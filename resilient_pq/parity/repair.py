@@ -12,7 +12,16 @@ import numpy as np
 import xxhash
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import NotFoundError, RepairError, SchemaError, UnsupportedError, Where, located
+from resilient_pq.errors import (
+    FormatError,
+    NotFoundError,
+    RepairError,
+    ResilientPQError,
+    SchemaError,
+    UnsupportedError,
+    Where,
+    located,
+)
 from resilient_pq.io import ObjectInfo, ReadStore, RetryPolicy, SinkOptions, WriteStore, with_retry
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
@@ -68,8 +77,8 @@ async def repair(
     Args:
         src: The damaged file, which may also be missing: a URL, a path, or a pair of a store and a key in it.
         dst: Where the whole file is written; None with `in_place`.
-        sidecar: The sidecar that `protect` made; None is ``NAME.rpqparity`` beside `src`, or ``_folder.rpqparity``, or,
-            where there is neither, the parity inside the file.
+        sidecar: The sidecar that `protect` made; None is the first that rebuilds the file: ``NAME.rpqparity`` beside
+            `src` or ``_folder.rpqparity`` if it was made of this version, the parity inside the file, that of another.
         in_place: Write the rebuilt blocks into the damaged file, which has to be a local one whose bytes lie in their
             places. Where this is interrupted, the next repair carries on.
         overwrite: Replace what is at `dst`.
@@ -93,9 +102,11 @@ async def repair(
         store, key = await stack.enter_async_context(place_of(src, options))
         if dst is None:
             await _prepare_in_place(store, key)
-        file = await _protected_file(store, key, sidecar, options, stack)
+        files = _protected_files(store, key)
+        if sidecar is not None:
+            files = _named(await Sidecar.read(*await stack.enter_async_context(place_of(sidecar, options))), store, key)
         with located(Where(key=store.url_of(key))):
-            await _rebuild(file)
+            file = await _rebuilt_file(files)
             if dst is None:
                 await _refuse_newer(file)
                 await _repair_in_place(file, file.digest)
@@ -191,26 +202,64 @@ async def _write_anew(target: Target, file: ProtectedFile, progress: Callable[[i
                 progress(sink.position, file.place.size)
 
 
-async def _protected_file(
-    store: ReadStore, key: str, sidecar: Location | None, options: Mapping[str, Any] | None, stack: AsyncExitStack
-) -> ProtectedFile:
-    """The file with the sidecar that was named, with its own parity, or with the sidecar beside it or of its folder."""
-    if sidecar is not None:
-        parity = await Sidecar.read(*await stack.enter_async_context(place_of(sidecar, options)))
-        return ProtectedFile(parity, await parity.members(store, key), parity.member_number(key))
-    beside = await Sidecar.beside(store, key)
-    if beside is not None:
-        return ProtectedFile(beside, await beside.members(store, key), beside.member_number(key))
+async def _rebuilt_file(files: AsyncGenerator[ProtectedFile, None]) -> ProtectedFile:
+    """The file as the first of its parities has it that rebuilds all of it.
+
+    Raises:
+        RepairError: None does; what the first one lacks.
+        FormatError: There is a sidecar alone, and it is damaged beyond use.
+        NotFoundError: There is no parity.
+    """
+    first: ResilientPQError | None = None
+    try:
+        async with aclosing(files):
+            async for file in files:
+                try:
+                    await _rebuild(file)
+                except RepairError as error:
+                    first = first or error
+                else:
+                    return file
+    except FormatError as error:
+        first = first or error
+    hint = 'give sidecar="URL"'
+    raise first or NotFoundError("there is no sidecar beside the file, and no parity in it", hint=hint)
+
+
+async def _protected_files(store: ReadStore, key: str) -> AsyncGenerator[ProtectedFile, None]:
+    """A file with the sidecar of this version, with its own parity, and with another sidecar, as far as they are there.
+
+    Raises:
+        FormatError: A sidecar is damaged; this comes last.
+    """
+    source, beside, damaged = None, None, None
     with suppress(NotFoundError):
         source = await PinnedObject.find(store, key)
-        inside = await find_inline(source, thorough=True)
-        if inside is not None:
-            return ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0)
-    raise NotFoundError(
-        "there is no sidecar beside the file, and no parity in it",
-        where=Where(key=store.url_of(key)),
-        hint='give sidecar="URL"',
-    )
+    try:
+        sidecar = await Sidecar.beside(store, key)
+        beside = None if sidecar is None else await _with_sidecar(sidecar, store, key, source)
+    except FormatError as error:
+        damaged = error
+    is_bound = beside is not None and source is not None and HealedStore(store, source.info, beside).is_bound
+    if beside is not None and is_bound:
+        yield beside
+    inside = None if source is None else await find_inline(source, thorough=True)
+    if inside is not None:
+        yield ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0)
+    if beside is not None and not is_bound:
+        yield beside
+    if damaged is not None:
+        raise damaged
+
+
+async def _named(sidecar: Sidecar, store: ReadStore, key: str) -> AsyncGenerator[ProtectedFile, None]:
+    yield await _with_sidecar(sidecar, store, key)
+
+
+async def _with_sidecar(
+    sidecar: Sidecar, store: ReadStore, key: str, source: PinnedObject | None = None
+) -> ProtectedFile:
+    return ProtectedFile(sidecar, await sidecar.members(store, key, source), sidecar.member_number(key))
 
 
 async def _rebuild(file: ProtectedFile) -> None:

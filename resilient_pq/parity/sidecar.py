@@ -110,7 +110,8 @@ async def _read(source: PinnedObject) -> Sidecar:
         headers = await _search(source)
         index = await _index(source, headers)
     if index is None:
-        raise FormatError("it is no sidecar, or its index is lost", where=where, hint="rpq protect makes a sidecar")
+        hint = "rpq protect --overwrite makes it anew, of a file that rpq check finds sound"
+        raise FormatError("it is no sidecar, or its index is lost", where=where, hint=hint)
     groups: list[GroupRecord] = []
     for copies in index.groups:
         group = await _group(source, *copies)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.errors import OptionError
-from resilient_pq.parity.group_shape import ParityShare
+from resilient_pq.parity.group_shape import MOST_INLINE, ParityShare
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -22,7 +22,6 @@ T = TypeVar("T")
 
 _CHECK: Final = "check"
 _HELP: Final = "help"
-_MOST_PARITY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def share(name: str, value: Any) -> None:
 
 def parity_share(_: str, value: Any) -> None:
     """Bytes of parity inside a file for each byte: at most half, as parity lies in the groups behind it."""
-    if ParityShare.parse(value).share > _MOST_PARITY:
+    if ParityShare.parse(value).share > MOST_INLINE:
         raise OptionError(
             f"parity is {value!r}; inside a file it is at most 50%", hint="rpq protect writes up to 100% beside a file"
         )

@@ -185,7 +185,7 @@ async def test_much_parity_comes_to_an_end() -> None:
     assert len(sizes) > 3 and sum(sizes) < 1.2 * (len(file.data) - sum(sizes))
 
 
-@pytest.mark.parametrize("parity", ["1%", "20%", 0.5])
+@pytest.mark.parametrize("parity", ["1%", "20%", 0.5, 1e-320])
 async def test_other_shares(parity: str | float) -> None:
     file = await inline_file(parity=parity)
     damaged = bytearray(file.data)

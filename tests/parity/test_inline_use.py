@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -10,12 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format.footer import PARITY_SHARE_KEY
 from resilient_pq.io import LocalStore, MemoryStore
 from resilient_pq.io.testing import RecordingStore
+from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import Confidence, PageState
+from resilient_pq.recovery.resume.resume_layout import parity_share_of
+from resilient_pq.writer.write_options import EncoderOptions
 
 from .inline_files import NAME, InlineFile, contents, drawn_damage, inline_file, stored
 
@@ -108,6 +113,21 @@ async def recovered(data: bytes) -> tuple[rpq.Report, bytes]:
     assert report.kept is not None and report.kept.ledger is not None
     assert check_ledger(report.kept.ledger) == []
     return report, await contents(store, "out")
+
+
+class _ToldAsOne(float):
+    def __str__(self) -> str:
+        return "1.0"
+
+
+async def test_a_share_that_no_writer_takes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as much parity as data each group would end another, and a recovery would take memory without end."""
+    with monkeypatch.context() as hostile:
+        hostile.setattr(EncoderOptions, "parity_share", ParityShare(_ToldAsOne(0.05)))
+        file = await inline_file()
+    async with rpq.open((await stored(file.data), NAME)) as opened:
+        assert opened.key_value_metadata[PARITY_SHARE_KEY] == "1.0"
+        assert parity_share_of(opened.objects.contents) == ParityShare(0.5)
 
 
 @pytest.mark.parametrize("place", ["page", "footer", "cut", "part", "parity"])
@@ -206,3 +226,34 @@ async def test_without_parity_nothing_of_it_is_asked() -> None:
     async with rpq.create((store, NAME)) as writer:
         await writer.write({"b": VALUES})
     assert b"rpq.parity" not in await contents(store)
+
+
+# -- a sidecar beside a file with parity inside ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("beside", ["damaged", "of another file", "of this version, without parity"])
+async def test_what_a_sidecar_cannot_rebuild_the_parity_inside_does(tmp_path: Path, beside: str) -> None:
+    file, path, sidecar = await inline_file(), tmp_path / NAME, tmp_path / f"{NAME}.rpqparity"
+    damaged = bytearray(file.data)
+    damaged[5_000:5_500] = bytes(500)
+    path.write_bytes(b"other rows" * 100 if beside == "of another file" else file.data)
+    await rpq.protect(path, checksums_only=beside.startswith("of this"))
+    if beside == "damaged":
+        sidecar.write_bytes(b"?" * 200)
+    written = path.stat()
+    path.write_bytes(damaged)
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+    repaired = await rpq.repair(path, tmp_path / "new")
+    assert (tmp_path / "new").read_bytes() == file.data and repaired.sidecar == str(path)
+
+
+async def test_a_sidecar_rebuilds_what_the_parity_inside_cannot(tmp_path: Path) -> None:
+    file, path = await inline_file(), tmp_path / NAME
+    path.write_bytes(file.data)
+    await rpq.protect(path, parity="50%")
+    damaged = bytearray(file.data)
+    damaged[5_000 : 5_000 + 3 * file.burst] = bytes(3 * file.burst)
+    path.write_bytes(damaged)  # of another version, as far as its time of change tells
+    os.utime(path, ns=(0, 0))
+    repaired = await rpq.repair(path, tmp_path / "new")
+    assert (tmp_path / "new").read_bytes() == file.data and repaired.sidecar == f"{path}.rpqparity"

@@ -21,7 +21,7 @@ from resilient_pq.format.pages.page_sums import PageSums, with_sums
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, RecordKind, RowGroupRecord, parse_header
 from resilient_pq.io.transfer.fetch import fetch
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.parity.group_shape import ParityShare
+from resilient_pq.parity.group_shape import MOST_INLINE, ParityShare
 from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.parity.inline_parity import GroupsInPlace, groups_in_place
 from resilient_pq.parity.pinned_object import PinnedObject
@@ -75,10 +75,10 @@ async def layout_behind(source: DamagedObject, candidates: Candidates, share: Pa
 
 
 def parity_share_of(contents: Contents) -> ParityShare | None:
-    """The share of parity that a file was written with; None where it has none."""
+    """The share of parity that a file was written with, as far as a writer takes it; None where it has none."""
     text = contents.key_value.get(PARITY_SHARE_KEY)
     try:
-        return None if text is None else ParityShare.parse(text)
+        return None if text is None else ParityShare(min(ParityShare.parse(text).share, MOST_INLINE))
     except SchemaError:
         return None
 
