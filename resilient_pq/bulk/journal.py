@@ -145,7 +145,7 @@ class Journal:
             raise RecoveryError(
                 f"the journal is of another run, with another {', another '.join(differing)}",
                 where=where,
-                hint="go on with the same command, or name another file for --resume",
+                hint="run the same command again, or name another file for --resume",
             )
 
     def _line(self) -> bytes:

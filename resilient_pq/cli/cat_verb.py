@@ -31,6 +31,7 @@ EPILOG = epilog(
     "rpq cat flights.parquet --columns carrier,dep_delay --head 10",
     "rpq cat s3://bucket/flights/ --where \"dep_delay > 60 and carrier in ('UA', 'B6')\" --format csv > late.csv",
     "curl -s https://host/day.parquet | rpq cat - --format arrow | python analyse.py",
+    nothing="a file is not a Parquet file",
 )
 
 Columns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")]

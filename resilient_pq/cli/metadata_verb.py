@@ -19,6 +19,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged; nothing was written",
     "rpq metadata flights",
     "rpq metadata s3://bucket/flights --overwrite --endpoint-url http://localhost:8333",
+    nothing="one of them is not a Parquet file",
 )
 
 

@@ -34,6 +34,7 @@ EPILOG = epilog(
     "the input is damaged, or what was left of the file is; no file was published",
     "rpq resume flights.csv flights.parquet --skip-stored",
     "tail -n +1000001 events.jsonl | rpq resume - s3://bucket/events.parquet --append-all",
+    nothing="the input should be a Parquet file, and is none",
 )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
+from resilient_pq.bulk.run_listing import names_many
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
@@ -18,6 +19,7 @@ EPILOG = epilog(
     None,
     "rpq seal pandas.parquet sealed.parquet",
     "rpq seal s3://bucket/day.parquet s3://bucket/sealed/day.parquet --endpoint-url http://localhost:8333",
+    nothing="SRC is not a Parquet file",
 )
 
 
@@ -35,6 +37,8 @@ def seal(
     indexes, bloom filters, schema and metadata stay. SRC is one file, not a folder, and is only read. Nothing is
     written of a file that is damaged or not finished.
     """
+    if names_many(src):
+        raise typer.BadParameter("rpq seal takes one file, not a folder or a pattern", param_hint="SRC")
     return run(lambda output: _seal(output, src, dst, overwrite), [src])
 
 

@@ -45,6 +45,7 @@ EPILOG = epilog(
     "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
     "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
     "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
+    nothing="the input should be a Parquet file, and is none",
 )
 
 Src = Annotated[
@@ -158,9 +159,7 @@ def write(
         if not rolling and not resume:
             return await _write_file(output, reading, dst, {**settings, "mode": mode})
         if dst == STDIN:
-            raise OptionError(
-                "stdout takes one file, which begins anew", hint="name the file, or the folder, to go on with"
-            )
+            raise OptionError("stdout takes one file, which begins anew", hint="name the file or the folder to resume")
         if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
             if rolling:
                 raise OptionError(

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, OptionError, Where, located
-from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
+from resilient_pq.errors import FormatError, NotParquetError, OptionError, TornFileError, Where, located
+from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.off_event_loop import off_loop
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Bytes from which on a footer is large.
 _LARGE_FOOTER = 1 << 20
+#: Bytes that tell which other format a file has.
+HEAD_BYTES = 64 * 1024
 #: Bytes of a footer that are a piece of work (`off_loop`): it is walked, and little of it is made into objects.
 _PIECE = 4096
 
@@ -37,9 +39,15 @@ class IncompleteFileWarning(UserWarning):
 _open_torn: list[Callable[..., Awaitable[File | None]]] = []
 
 
-def open_torn_with(function: Callable[..., Awaitable[File | None]]) -> None:
-    """Say what opens torn files: the search for their row groups is part of `recovery`, which imports this package."""
-    _open_torn[:] = [function]
+#: What tells by its first bytes that a file is of another format; the error for it, or None.
+_not_parquet: list[Callable[[bytes], NotParquetError | None]] = []
+
+
+def open_torn_with(
+    function: Callable[..., Awaitable[File | None]], not_parquet: Callable[[bytes], NotParquetError | None]
+) -> None:
+    """Say what opens torn files and what knows other formats: `recovery` does, which imports this package."""
+    _open_torn[:], _not_parquet[:] = [function], [not_parquet]
 
 
 async def read_contents(
@@ -127,6 +135,9 @@ async def open_file(
             torn := await _torn(store, key, how, counters=counters, owns_store=owns_store, limits=limits)
         ) is not None:
             return torn
+        elif (other := await _of_another_format(store, key, error)) is not None:
+            with located(Where(key=name)):
+                raise other from error
         else:
             if not isinstance(error, NotParquetError):
                 error.hint = error.hint or remedy(name)
@@ -147,6 +158,15 @@ async def _healed(store: ReadStore, key: str) -> HealedStore | None:
 
     view = await HealedStore.find(store, await store.head(key))
     return view if view is not None and view.is_bound else None
+
+
+async def _of_another_format(store: ReadStore, key: str, error: FormatError) -> NotParquetError | None:
+    """A better error where a file without a footer is of another format."""
+    if not isinstance(error, NotParquetError | TornFileError) or not _not_parquet:
+        return None
+    info = await store.head(key)
+    head = bytes(await store.read_range(key, 0, min(HEAD_BYTES, info.size), pin=info))
+    return None if head.startswith(MAGIC) else _not_parquet[0](head)
 
 
 async def _torn(store: ReadStore, key: str, how: ReadSettings, **shared: Any) -> File | None:

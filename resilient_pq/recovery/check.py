@@ -127,9 +127,9 @@ async def check_if_sound(url: Location) -> Report | None:
 async def _check(reconstruction: Reconstruction, progress: Progress | None) -> Report:
     contents = reconstruction.contents
     if contents is None:
-        return _report(
-            reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), list(reconstruction.findings), {}
-        )
+        findings, identity = list(reconstruction.findings), reconstruction.identity
+        report = _report(reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), findings, {})
+        return replace(report, notes=() if identity is None or identity.hint is None else (identity.hint,))
     verification = await verify_data(reconstruction, SalvageOptions(), progress)
     reconstruction = verification.reconstruction
     findings = [*reconstruction.findings, *verification.findings]
@@ -161,7 +161,7 @@ def _outcome(source: DamagedObject, contents: Contents, error: FormatError | Non
         return Outcome.DAMAGED
     if contents.state in (None, FileState.COMPLETE):
         return Outcome.SOUND
-    message = f"the file says of itself that it is {contents.state}"
+    message = f"its writer did not finish it (its state is {contents.state})"
     findings.append(Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False))
     return Outcome.INCOMPLETE
 

@@ -31,6 +31,7 @@ EPILOG = epilog(
     "rpq inspect flights.parquet --row-groups",
     "rpq inspect s3://bucket/flights.parquet --pages dep_delay --json",
     "rpq inspect s3://bucket/flights/",
+    nothing="a file is not a Parquet file",
 )
 
 

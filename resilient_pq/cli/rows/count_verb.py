@@ -15,6 +15,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged",
     "rpq count flights.parquet",
     "rpq count s3://bucket/flights/",
+    nothing="a file is not a Parquet file",
 )
 
 

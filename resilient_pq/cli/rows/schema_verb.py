@@ -16,6 +16,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged",
     "rpq schema flights.parquet",
     "rpq schema 's3://bucket/flights/**/*.parquet' --json",
+    nothing="a file is not a Parquet file",
 )
 
 

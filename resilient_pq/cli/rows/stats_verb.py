@@ -24,6 +24,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged",
     "rpq stats flights.parquet",
     "rpq stats s3://bucket/flights/ --json",
+    nothing="a file is not a Parquet file",
 )
 
 
