@@ -38,7 +38,7 @@ from resilient_pq.reader import opening as _opening
 from resilient_pq.reader.opening import open as open
 from resilient_pq.recovery import torn_file as _torn_file
 from resilient_pq.recovery.check import check as check
-from resilient_pq.recovery.evidence.identify import not_parquet as _not_parquet
+from resilient_pq.recovery.evidence import identify as _identify
 from resilient_pq.recovery.recover import recover as recover
 from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
 from resilient_pq.recovery.resume.resume_file import resume as resume
@@ -52,7 +52,7 @@ from resilient_pq.trevni.trevni_file import open_trevni as open_trevni
 from resilient_pq.version import __version__ as __version__
 from resilient_pq.writer.creation import create as create
 
-_opening.open_torn_with(_torn_file.open_torn, _not_parquet)
+_opening.open_torn_with(_torn_file.open_torn, _identify.not_parquet)
 
 if not TYPE_CHECKING:  # type checkers go by the aliases
     # Every public name is a class or a function, but for the version.

@@ -127,9 +127,7 @@ async def check_if_sound(url: Location) -> Report | None:
 async def _check(reconstruction: Reconstruction, progress: Progress | None) -> Report:
     contents = reconstruction.contents
     if contents is None:
-        findings, identity = list(reconstruction.findings), reconstruction.identity
-        report = _report(reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), findings, {})
-        return replace(report, notes=() if identity is None or identity.hint is None else (identity.hint,))
+        return _report_nothing(reconstruction)
     verification = await verify_data(reconstruction, SalvageOptions(), progress)
     reconstruction = verification.reconstruction
     findings = [*reconstruction.findings, *verification.findings]
@@ -153,6 +151,13 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
     source = reconstruction.source
     recovery = (*command("recover", source.url, recovered_name(source.url)), "--on-damage", other.on_damage)
     return replace(report, other_policy=other, next=(recovery,) if lasts(source.url) else ())
+
+
+def _report_nothing(reconstruction: Reconstruction) -> Report:
+    """The report of a file without metadata that can be used, with advice where it is of another format."""
+    findings, identity = list(reconstruction.findings), reconstruction.identity
+    report = _report(reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), findings, {})
+    return replace(report, notes=(identity.hint,)) if identity is not None and identity.hint else report
 
 
 def _outcome(source: DamagedObject, contents: Contents, error: FormatError | None, findings: list[Finding]) -> Outcome:

@@ -111,13 +111,17 @@ class WriteOptions:
     column_metadata: Mapping[str, Mapping[str, str]] | None = None
     sorting_columns: Sequence[Any] | None = None
     checkpoint_seconds: float | None = option(
-        None, seconds, OptionHelp("SECONDS", "Seconds that a row waits for a stored checkpoint at most.")
+        None,
+        seconds,
+        OptionHelp("SECONDS", "A row is followed by a stored checkpoint after this many seconds, at most."),
     )
     checkpoint_bytes: int | None = option(
-        None, whole_number, OptionHelp("SIZE", "Bytes of the file between checkpoints, besides.")
+        None, whole_number, OptionHelp("SIZE", "Also write a checkpoint after this many bytes.")
     )
     checkpoint_log: str | os.PathLike[str] | None = option(  # noqa: RUF009  # its default is None
-        None, file_path, OptionHelp("FILE", "A line for each stored checkpoint, for `rpq uploads --log`.", flag="--log")
+        None,
+        file_path,
+        OptionHelp("FILE", "Write a line for each stored checkpoint, for `rpq uploads --log`.", flag="--log"),
     )
     part_bytes: int = option(5 * MiB, whole_number)
     max_part_bytes: int = option(64 * MiB, whole_number)
@@ -180,16 +184,20 @@ class EncoderOptions:
         None, help=OptionHelp("LEVEL", "The codec's level; or COLUMN=LEVEL,... for some columns.")
     )
     encodings: str | Mapping[str, str] = "auto"
-    row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows that close a row group."))
-    row_group_bytes: int = option(64 * MiB, whole_number, OptionHelp("SIZE", "Bytes in memory that close a row group."))
+    row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows of a row group, at most."))
+    row_group_bytes: int = option(
+        64 * MiB, whole_number, OptionHelp("SIZE", "Bytes of a row group in memory, at most.")
+    )
     page_bytes: int = option(
-        1 * MiB, whole_number, OptionHelp("SIZE", "Bytes of values, or of dictionary indices, that close a page.")
+        1 * MiB,
+        whole_number,
+        OptionHelp("SIZE", "Bytes of a page before compression: of values, or of dictionary indices."),
     )
     checkpoint_every: int | None = option(
-        8, whole_number, OptionHelp("N", "Row groups between checkpoints, at least; 0 for none.")
+        8, whole_number, OptionHelp("N", "Write a checkpoint after this many row groups, or more; 0 for none.")
     )
     checkpoint_overhead: float = option(
-        0.02, share, OptionHelp("SHARE", "Share of the bytes written that checkpoints may take.")
+        0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
     parity: float | str | None = option(
         None,
@@ -199,7 +207,7 @@ class EncoderOptions:
     max_unstored_seconds: float | None = option(
         30.0,
         seconds,
-        OptionHelp("SECONDS", "Seconds after which a row that came whole is stored, at most; 0 for no bound."),
+        OptionHelp("SECONDS", "A row is stored after this many seconds, at most; 0 for no limit."),
     )
     on_error: Literal["keep", "abort"] = option("keep", one_of("keep", "abort"))
     metadata: Mapping[str, str] | None = option(None, check_key_values)
@@ -247,8 +255,7 @@ class EncoderOptions:
     def name_columns(self) -> bool:
         """Whether some of the settings are of single columns."""
         settings = (self.compression, self.compression_level, self.encodings, self.write.column_metadata)
-        single = (isinstance(setting, Mapping) for setting in settings)
-        return any(single) or self.write.bloom_filter_options is not None
+        return any(isinstance(each, Mapping) for each in settings) or bool(self.write.bloom_filter_options)
 
     def _compression_of(self, *names: str) -> tuple[CompressionCodec, int]:
         """The codec and its level for a column that goes by these names."""

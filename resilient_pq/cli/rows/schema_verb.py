@@ -24,8 +24,8 @@ EPILOG = epilog(
 def schema(run: RunWork, urls: Sources) -> int:
     """Print the schema, as Parquet writes it.
 
-    Of several files every different schema is printed, with the number of files that have it. What is printed for one
-    schema is what --schema of other verbs takes.
+    For several files, every different schema is printed with the number of files that have it. Options named --schema
+    of other verbs take this text.
     """
 
     async def work(output: Output) -> int:
