@@ -18,7 +18,7 @@ AT_ONCE: Final = 256
 
 async def off_loop(num_pieces: int, call: Callable[..., T], *args: object) -> T:
     """The result of a call, in a thread if it has many pieces of work; it goes on if the caller is cancelled."""
-    if num_pieces <= AT_ONCE:
+    if num_pieces <= AT_ONCE or asyncio._get_running_loop() is None:
         return call(*args)
     return await asyncio.to_thread(call, *args)
 

@@ -6,13 +6,17 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from resilient_pq.arrow.handed_over import num_bytes_at_hand
 from resilient_pq.arrow.table import Table
 from resilient_pq.io import ReadStore, RetryPolicy, WriteStore
+from resilient_pq.io.cancellation import in_loop, in_one_hop
 from resilient_pq.io.file_object_store import in_filesystem
+from resilient_pq.io.resolve import Opening, is_local
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_plan import Filters, Strings
 from resilient_pq.writer.creation import create
 from resilient_pq.writer.file_writer import Writer
+from resilient_pq.writer.unstored_deadline import ONE_HOP_BYTES
 from resilient_pq.writer.write_options import CreateKeywords, takes_options
 
 
@@ -22,7 +26,7 @@ async def read(
     *,
     filters: Filters | None = None,
     limit: int | None = None,
-    strings: Strings = "plain",
+    strings: Strings = "stored",
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -83,6 +87,14 @@ async def write(
         StoreError: The store refused; nothing was published.
     """
     place = url if filesystem is None else in_filesystem(filesystem, url)
-    async with create(place, schema, storage_options=storage_options, retry=retry, **options_given) as writer:
+    opening = create(place, schema, storage_options=storage_options, retry=retry, **options_given)
+    if is_local(place) and (num_bytes_at_hand(data) or ONE_HOP_BYTES) < ONE_HOP_BYTES:
+        return await in_one_hop(_written(opening, data))
+    await in_loop()
+    return await _written(opening, data)
+
+
+async def _written(opening: Opening[Writer], data: object) -> Writer:
+    async with opening as writer:
         await writer.write(data)
     return writer

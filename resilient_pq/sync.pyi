@@ -101,6 +101,8 @@ from resilient_pq.public_names import RunSummary as RunSummary
 from resilient_pq.public_names import Scan as Scan
 from resilient_pq.public_names import Schema as Schema
 from resilient_pq.public_names import SchemaError as SchemaError
+from resilient_pq.public_names import ScrubReport as ScrubReport
+from resilient_pq.public_names import ScrubbedFile as ScrubbedFile
 from resilient_pq.public_names import SortingColumn as SortingColumn
 from resilient_pq.public_names import SourceError as SourceError
 from resilient_pq.public_names import StoreError as StoreError
@@ -159,9 +161,9 @@ class Dataset:
     @property
     def num_row_groups(self) -> int:
         """Row groups of all files."""
-    def read(self, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Table:
+    def read(self, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Table:
         """Read columns of all files as one table, in the order of the files."""
-    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Batches:
+    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Batches:
         """Rows of all files as one stream of tables, file by file in their order."""
     def records(self, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, inexact: Inexact='raise') -> Generator[dict[str, Any], None, None]:
         """Rows of all files one by one, as dicts of Python values; otherwise as `File.records`."""
@@ -255,9 +257,9 @@ class File:
     @property
     def healed(self) -> tuple[HealedChunk, ...]:
         """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
-    def read(self, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Table:
+    def read(self, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Table:
         """Rows as a table."""
-    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Batches:
+    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Batches:
         """Rows as a stream of tables, in order."""
     def jobs(self, query: ReadQuery) -> tuple[Callable[[], Field], Jobs]:
         """A function that gives the struct of the rows, and the reads of a stream, of whole row groups, in order."""
@@ -404,10 +406,10 @@ class Writer:
 def abort_upload(url: Location, *, upload_id: str | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> str:
     """Drop an upload that was left open, and all its parts: what it holds is lost."""
 
-def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: Progress | None=None) -> Report:
+def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: Progress | None=None) -> Report:
     """Read an object and say what is wrong with it; nothing is written."""
 
-def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
+def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
@@ -440,7 +442,7 @@ def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: 
 def protect(src: Location | list[Location], dst: Location | None=None, *, parity: float | str='5%', checksums_only: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Protection:
     """Write a sidecar from which damaged bytes of a file can be rebuilt; the file itself is only read."""
 
-def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain', filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
+def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored', filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
     """Rows of a Parquet file as a table, which every Arrow library takes: ``pandas.DataFrame(table.to_pydict())``."""
 
 def recover(src: Location | Sequence[Location], dst: Location, *, on_damage: Literal['drop', 'null', 'columns', 'raise']='drop', schema: object | None=None, schema_from: Location | None=None, repair_bits: bool=False, keep_unplaced: bool=False, file_id: str | None=None, verify: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
@@ -460,6 +462,9 @@ def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema:
 
 def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> ResumeInfo:
     """What is there of an object whose writer did not finish: its open uploads, and the object itself."""
+
+def scrub(urls: Location | Sequence[Location], state: str | os.PathLike[str], *, every: timedelta=..., budget: int | None=None, heal: bool=False, replica: Location | None=None, stop_after: timedelta | None=None, max_files: int=..., storage_options: Mapping[str, Any] | None=None, replica_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[ScrubReport], None] | None=None, run: RunFile | None=None) -> ScrubReport:
+    """Prove that the bytes of many objects are as they were, those first that were proven longest ago."""
 
 def seal(src: Location, dst: Location, *, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
     """Write a copy of a sound file of any writer that has a checksum on every page, and the records of our files."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from resilient_pq.errors import OutOfMemoryError, ResilientPQError, SchemaError,
 
 #: What pyarrow puts behind the message of an error of Python code that it called, before a whole traceback.
 _DETAIL = "Detail: Python exception: "
+#: About what a value takes that is an object of Python, or may be one.
+_VALUE_BYTES: Final = 16
 
 
 @contextmanager
@@ -50,6 +52,21 @@ def take_arrays(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
             except StopIteration:
                 return
         yield array
+
+
+def num_bytes_at_hand(data: Any) -> int | None:
+    """About how many bytes rows take that are in memory; None where they may come over time, or cannot be counted."""
+    if isinstance(data, Mapping):
+        sizes = [num_bytes_at_hand(values) for values in data.values()]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+    if isinstance(data, list | tuple | range):
+        return _VALUE_BYTES * len(data) * (len(data[0]) if len(data) and isinstance(data[0], Sized) else 1)
+    if hasattr(data, "estimated_size"):  # of Polars
+        return int(data.estimated_size())
+    if hasattr(data, "memory_usage"):  # of pandas
+        return int(data.size) * _VALUE_BYTES
+    size = getattr(data, "nbytes", None)
+    return size if isinstance(size, int) else None
 
 
 def copy_mutable(data: object) -> object:

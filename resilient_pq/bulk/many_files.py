@@ -36,7 +36,7 @@ DEFAULT_MAX_FILES = 16
 #: (`FetchOptions.memory_budget`), and decoded.
 _MOST_OF_A_FILE = 96 * MiB
 #: The same of all files under way together; one file is always allowed.
-_MOST_OF_ALL = 256 * MiB
+MOST_OF_ALL = 256 * MiB
 
 #: Called after each file with what was counted so far.
 RunProgress: TypeAlias = Callable[[RunSummary], None]
@@ -50,6 +50,7 @@ class FileResults(AsyncIterator[FileResult]):
     Attributes:
         verb: "check" or "recover".
         require_checksums: Whether pages without a checksum are damage.
+        deep: Whether parity is computed again.
     """
 
     def __init__(
@@ -60,11 +61,12 @@ class FileResults(AsyncIterator[FileResult]):
             raise SchemaError(f"max_files is at least 1, and {max_files} is not")
         self.verb = verb
         self.require_checksums = False
+        self.deep = False
         self._tasks = tasks
         self._run = run
         # Other machines have their own memory.
         self._bounds: JobBounds[FileTask] = JobBounds(
-            max_files, _MOST_OF_ALL, _weight if run is run_here else lambda _: 0
+            max_files, MOST_OF_ALL, (lambda task: memory_of(task.size)) if run is run_here else lambda _: 0
         )
         self._progress = progress
         self._results = self._run_all()
@@ -121,16 +123,16 @@ class FileResults(AsyncIterator[FileResult]):
             await self._tasks.close()
 
     async def _run_one(self, task: FileTask) -> tuple[FileTask, FileResult]:
-        ready = await self._tasks.begin(task)
+        ready = replace(await self._tasks.begin(task), deep=self.deep)
         result = await (run_here if ready.refused is not None else self._run)(ready)
         if self.require_checksums and result.report is not None:
             result = replace(result, report=with_checksums_required(result.report))
         return ready, result
 
 
-def _weight(task: FileTask) -> int:
-    """The memory that a file may take; the most if its size is unknown."""
-    return _MOST_OF_A_FILE if task.size is None else min(task.size, _MOST_OF_A_FILE)
+def memory_of(size: int | None) -> int:
+    """The memory that a file of so many bytes may take; the most if its size is unknown."""
+    return _MOST_OF_A_FILE if size is None else min(size, _MOST_OF_A_FILE)
 
 
 def check_many(
@@ -141,6 +143,7 @@ def check_many(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     require_checksums: bool = False,
+    deep: bool = False,
     progress: RunProgress | None = None,
     run: RunFile = run_here,
 ) -> FileResults:
@@ -157,6 +160,7 @@ def check_many(
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         require_checksums: Count pages without a checksum as damage, as `check` does.
+        deep: Compute parity again, as `check` does.
         progress: Called after each file with what was counted so far.
         run: How one file is done, see `resilient_pq.bulk.many_files`.
 
@@ -175,7 +179,7 @@ def check_many(
     results = each_of_many(
         "check", urls, run, max_files=max_files, resume=resume, storage_options=storage_options, progress=progress
     )
-    results.require_checksums = require_checksums
+    results.require_checksums, results.deep = require_checksums, deep
     return results
 
 

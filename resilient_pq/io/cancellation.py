@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -25,8 +25,61 @@ async def all_or_none(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Resul
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class _LoopWanted:
+    """What a coroutine gives to whoever drives it without an event loop, where it cannot go on without one."""
+
+    def __await__(self) -> Generator[_LoopWanted, None, None]:
+        yield self
+
+
+async def in_loop() -> None:
+    """Go on in an event loop: at once where one runs, else when whoever drives the caller has handed it to one."""
+    if asyncio._get_running_loop() is None:
+        await _LoopWanted()
+
+
+class _Rest:
+    """The rest of a coroutine that was begun without an event loop."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return (yield from self._coroutine.__await__())
+
+
+def begun(coroutine: Coroutine[Any, Any, Result]) -> tuple[bool, Any]:
+    """Begin a coroutine in this thread, which has no event loop: whether it ended, and its result or what is left.
+
+    Whatever blocks is done in this thread, as `finish_in_thread` and `finish_first` see to. Where the coroutine asks
+    for a loop with `in_loop`, what is left is to be awaited in one.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return True, ended.value
+    return False, _Rest(coroutine)
+
+
+async def in_one_hop(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine all of which is done in one thread, to its end or to where it needs the event loop.
+
+    For a few steps that take little time each, where handing every one to a thread would take longer than they do.
+    """
+    if asyncio._get_running_loop() is None:
+        return await coroutine
+    ended, found = await finish_in_thread(begun, coroutine)
+    result: Result = found if ended else await found
+    return result
+
+
 async def finish_in_thread(call: Callable[..., Result], *args: Any) -> Result:
-    """The result of a blocking call, made in a thread, and waited for to its end even when cancelled."""
+    """The result of a blocking call, made in a thread, and waited for to its end even when cancelled.
+
+    Without an event loop this is a thread that may block: the call is made in it.
+    """
+    if asyncio._get_running_loop() is None:
+        return call(*args)
     in_context = partial(contextvars.copy_context().run, call, *args)
     return await finish_first(asyncio.get_running_loop().run_in_executor(None, in_context))
 
@@ -40,9 +93,10 @@ async def finish_first(
     """The result of `work`, which runs to its end, or for `patience` seconds after a cancellation, raised after it."""
     # For what must not stay half done: a write in a thread whose file would be closed under it, the request that
     # publishes an object, cleaning up. After a cancellation nobody receives the result: `undo` is given it.
+    if (loop := asyncio._get_running_loop()) is None:
+        return await work  # which nobody can cancel
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
-    loop = asyncio.get_running_loop()
     impatient: asyncio.TimerHandle | None = None
     while not task.done():
         try:
@@ -55,7 +109,11 @@ async def finish_first(
         impatient.cancel()
     if cancelled is None:
         return task.result()
-    # Asking for the exception marks it as seen: the cancellation is what the caller is told.
-    if not task.cancelled() and task.exception() is None and undo is not None:
+    if _succeeded(task) and undo is not None:
         await finish_first(undo(task.result()))
     raise cancelled
+
+
+def _succeeded(task: asyncio.Future[Any]) -> bool:
+    """Asking for the exception marks it as seen: the cancellation is what the caller is told."""
+    return not task.cancelled() and task.exception() is None

@@ -49,6 +49,11 @@ class LocalSink(ObjectSink):
         return self._written
 
     @property
+    def needs_loop(self) -> bool:
+        """Its steps block, and nothing else goes on."""
+        return False
+
+    @property
     def stored_as_written(self) -> bool:
         """They are in ``NAME.partial``."""
         return True

@@ -160,6 +160,11 @@ class ObjectSink(Protocol):
         return True
 
     @property
+    def needs_loop(self) -> bool:
+        """Whether its methods have to be awaited in an event loop; else `cancellation.in_one_hop` may have them run."""
+        return True
+
+    @property
     def stored_as_written(self) -> bool:
         """Whether all bytes that were written can be found again as they are; a commit is against a loss of power then.
 

@@ -102,6 +102,15 @@ def _is_of_fsspec(url: str | os.PathLike[str]) -> bool:
     return match is not None and (match[2] != "://" or match[1].lower() not in _OURS)
 
 
+def is_local(location: object) -> bool:
+    """Whether a caller means a file of this machine, which `LocalStore` reads and writes."""
+    if isinstance(location, tuple):
+        return isinstance(location[0], LocalStore)
+    match = _SCHEME.match(location) if isinstance(location, str) else None
+    named = match is not None and match[2] == "://" and match[1].lower() in ("file", "local")
+    return named or isinstance(location, os.PathLike) or (isinstance(location, str) and match is None)
+
+
 @asynccontextmanager
 async def place_of(
     location: str | os.PathLike[str] | tuple[S, str],

@@ -15,7 +15,7 @@ from typing import NoReturn, assert_never
 
 from resilient_pq import memory_pool
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
-from resilient_pq.arrow.handed_over import copy_mutable
+from resilient_pq.arrow.handed_over import copy_mutable, num_bytes_at_hand
 from resilient_pq.errors import (
     FileFullError,
     ResilientPQError,
@@ -92,8 +92,6 @@ class Writer(UnstoredDeadline):
         self._added_metadata: dict[str, str] = {}
         self._left: str | None = None  # what its end could not remove, in words
 
-    # -- what a caller can ask -------------------------------------------------------------------
-
     @property
     def schema(self) -> Schema | None:
         """The schema, None until it is known from the first batch."""
@@ -154,19 +152,20 @@ class Writer(UnstoredDeadline):
         known = self._checkpoints
         return known.newest_stored if self._info is None else replace(known.newest, state=StoredState.VISIBLE)
 
-    # -- writing ---------------------------------------------------------------------------------
-
     async def _write(self, data: object) -> None:
         async with self._lock:
             self._check_open()
-            with located(Where(key=self.url)):
-                batches = await finish_in_thread(self._prepare, data)
-            async with self._failing(but=_REFUSALS):
-                if self._encoder is None:
-                    await self._start()
-                assert self._encoder is not None
-                with self._taking(BatchFeeder(batches, self._encoder, self._note_taken)) as rows:
-                    await self._take(rows)
+            await self._hop(self._take_rows_of(data), num_bytes_at_hand(data))
+
+    async def _take_rows_of(self, data: object) -> None:
+        with located(Where(key=self.url)):
+            batches = await finish_in_thread(self._prepare, data)
+        async with self._failing(but=_REFUSALS):
+            if self._encoder is None:
+                await self._start()
+            assert self._encoder is not None
+            with self._taking(BatchFeeder(batches, self._encoder, self._note_taken)) as rows:
+                await self._take(rows)
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
@@ -274,8 +273,7 @@ class Writer(UnstoredDeadline):
             if self._encoder is None or not self._encoder.has_open_rows:
                 return
             async with self._failing(but=_REFUSALS):
-                await self._known_pipeline.close_row_group()
-                await self._known_pipeline.push_row_groups()
+                await self._hop(self._known_pipeline.end_row_group(), self._encoder.open_bytes)
 
     async def checkpoint(self) -> Checkpoint:
         """Close the row group, write a checkpoint, and make it as durable as the store can.
@@ -298,16 +296,17 @@ class Writer(UnstoredDeadline):
                     await self._start()
                 if self._encoder is None:
                     return self._checkpoints.newest
-                if self._encoder.has_open_rows:
-                    await self._known_pipeline.close_row_group(ending=True)
-                if self._encoder.changed_since_checkpoint or not self._checkpoints.newest.ordinal:
-                    await self._write_checkpoint(asked=True)
-                else:
-                    await self._commit(wait=True)
-                self._checkpoints.log_stored()
+                await self._hop(self._store_all(self._encoder), self._encoder.open_bytes)
                 return self._checkpoints.newest
 
-    # -- ending ----------------------------------------------------------------------------------
+    async def _store_all(self, encoder: FileEncoder) -> None:
+        if encoder.has_open_rows:
+            await self._known_pipeline.close_row_group(ending=True)
+        if encoder.changed_since_checkpoint or not self._checkpoints.newest.ordinal:
+            await self._write_checkpoint(asked=True)
+        else:
+            await self._commit(wait=True)
+        self._checkpoints.log_stored()
 
     async def close(self) -> None:
         """Write what is left and publish the object; nothing was visible under its name before.
@@ -323,6 +322,9 @@ class Writer(UnstoredDeadline):
         await self._close()
 
     async def _publish(self) -> None:
+        await self._hop(self._complete(), self.num_bytes_buffered)
+
+    async def _complete(self) -> None:
         async with self._failing(but=_REFUSALS):
             if self._encoder is None:
                 if self._given_schema is None:

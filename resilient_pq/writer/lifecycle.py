@@ -116,8 +116,8 @@ class WriterLifecycle(ABC):
             WriterClosedError: The writer has ended.
             WriterFailedError: An earlier call failed.
         """
-        if self._loop is None:
-            self._loop, self._guard = asyncio.get_running_loop(), self._keep_when_left()
+        if self._loop is None and (loop := asyncio._get_running_loop()) is not None:
+            self._loop, self._guard = loop, self._keep_when_left()
             await anext(self._guard)
         if not gives_pieces(data):
             await self._write(data)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk, one_by_one
 from resilient_pq.io import ObjectSink
-from resilient_pq.io.cancellation import finish_first, finish_in_thread
+from resilient_pq.io.cancellation import finish_first, finish_in_thread, in_loop
 from resilient_pq.writer.encode_pool import EncodePool
 from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
 from resilient_pq.writer.file_layout import Buffers, FileLayout
@@ -58,6 +58,11 @@ class Pipeline:
         self._pushing: asyncio.Task[None] | None = None  # what is being pushed while the next chunks are encoded
 
     @property
+    def needs_loop(self) -> bool:
+        """Whether what goes on belongs to the event loop."""
+        return self._ahead is not None or self._pushing is not None or self._sink.needs_loop
+
+    @property
     def busy(self) -> bool:
         """Whether a row group is closed, and not yet complete in the file."""
         return bool(self._closing)
@@ -68,6 +73,7 @@ class Pipeline:
         self._closing.append(closed)
         threads = min(self._max_threads, closed.max_threads)
         if threads > 1:
+            await in_loop()
             ahead = self._use_threads(threads)
             while closed.calls:
                 ahead.add(*closed.calls.popleft())
@@ -75,6 +81,11 @@ class Pipeline:
                 await self._push_encoded(ending=ending)
         if ending or threads == 1 or not self._encoder.may_look_ahead:
             await self.push_row_groups(ending=ending)
+
+    async def end_row_group(self) -> None:
+        """Have the open row group encoded, and all that are closed pushed."""
+        await self.close_row_group()
+        await self.push_row_groups()
 
     def _use_threads(self, threads: int) -> EncodePool[EncodedChunk]:
         """What encodes in so many threads from now on."""

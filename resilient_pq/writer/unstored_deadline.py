@@ -9,14 +9,15 @@ import asyncio
 import logging
 import math
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from resilient_pq.io import ObjectSink, StoredState, WriteStore
-from resilient_pq.io.cancellation import finish_in_thread
+from resilient_pq.io.cancellation import finish_in_thread, in_loop, in_one_hop
 from resilient_pq.off_event_loop import AT_ONCE
 from resilient_pq.writer.checkpoint_history import CheckpointHistory
 from resilient_pq.writer.checkpoint_log import CheckpointLog
@@ -26,6 +27,11 @@ from resilient_pq.writer.pipeline import BatchFeeder, Pipeline
 from resilient_pq.writer.write_options import EncoderOptions
 
 log = logging.getLogger("resilient_pq.writer")
+
+T = TypeVar("T")
+
+#: Fewer bytes of rows are written sooner in one thread from end to end than by way of the event loop.
+ONE_HOP_BYTES: Final = 1 << 20
 
 #: Seconds that the timer waits for a call before it looks whether that only waits for its source.
 _LOOK_AGAIN = 0.05
@@ -51,6 +57,8 @@ class UnstoredDeadline(WriterLifecycle):
         self._sink = sink
         self._checkpoints = CheckpointHistory(self.url, sink, checkpoint_log)
         self._options = options
+        loop = asyncio._get_running_loop()
+        self._clock = time.monotonic if loop is None else loop.time
         self._encoder: FileEncoder | None = None
         self._pipeline: Pipeline | None = None
         self._unstored: UnstoredRows | None = None  # where there is a bound that can be kept
@@ -67,10 +75,20 @@ class UnstoredDeadline(WriterLifecycle):
         """Begin with the bytes that an encoder has laid out."""
         self._encoder = encoder
         self._checkpoints.begin(encoder.layout)
-        self._checkpoint_time = self._commit_time = now()
+        self._checkpoint_time = self._commit_time = self._clock()
         bound = self._options.max_unstored
         if bound is not None and self._sink.can_store:
-            self._unstored = UnstoredRows(bound, asyncio.get_running_loop().time)
+            self._unstored = UnstoredRows(bound, self._clock)
+
+    async def _hop(self, work: Coroutine[Any, Any, T], num_bytes: int | None) -> T:
+        """Have work done in one hop to a thread, where it is about few bytes and needs no event loop before its end."""
+        needs_loop = self._sink.needs_loop if self._pipeline is None else self._pipeline.needs_loop
+        if needs_loop or num_bytes is None or num_bytes >= ONE_HOP_BYTES:
+            return await work
+        try:
+            return await in_one_hop(work)
+        finally:
+            self._alarm.rewind()
 
     @contextmanager
     def _taking(self, rows: BatchFeeder) -> Iterator[BatchFeeder]:
@@ -121,12 +139,12 @@ class UnstoredDeadline(WriterLifecycle):
         """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
         encoder, sink = self._encoder, self._sink
         assert encoder is not None
-        seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, now()
+        seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, self._clock()
         worth_it = encoder.commit_due(
             seconds_since,
             cost=sink.commit_cost,
             resent=sink.num_bytes_resent,
-            seconds_since_commit=now() - self._commit_time,
+            seconds_since_commit=self._clock() - self._commit_time,
         )
         layout = encoder.layout
         large = len(layout.row_groups) * len(layout.schema.leaves) > AT_ONCE
@@ -134,14 +152,14 @@ class UnstoredDeadline(WriterLifecycle):
         await self._known_pipeline.push(buffers)
         self._checkpoints.add(layout)
         if asked or worth_it:
-            self._commit_time = now()
+            self._commit_time = self._clock()
             self._checkpoints.log_written()
             await self._commit(wait=asked and wait)
         log.debug("%s: %s", self.url, self._checkpoints.newest_stored)
 
     @property
     def _seconds_since_checkpoint(self) -> float:
-        return now() - self._checkpoint_time
+        return self._clock() - self._checkpoint_time
 
     async def _store_in_time(self) -> None:
         """Store rows that become too old between calls, or in one that waits for its source."""
@@ -270,10 +288,16 @@ class WriterTimer:
 
     def set(self, when: float | None) -> None:
         """Call then instead; None not to call."""
+        self.when = math.inf if when is None else when
+        if (loop := asyncio._get_running_loop()) is None:
+            return  # until `rewind`, if the writer goes on at all
         if self._handle is not None:
             self._handle.cancel()
-        self.when = math.inf if when is None else when
-        self._handle = None if when is None else asyncio.get_running_loop().call_at(when, self._ring)
+        self._handle = None if when is None else loop.call_at(when, self._ring)
+
+    def rewind(self) -> None:
+        """Call when it was set to, after it was set without an event loop."""
+        self.set(None if self.when == math.inf else self.when)
 
     def _ring(self) -> None:
         self._handle, self.when = None, math.inf
@@ -286,13 +310,9 @@ class WriterTimer:
         self.set(None)
         task, self._task = self._task, None
         if task is not None:
+            await in_loop()
             task.cancel()
             await asyncio.wait([task])
-
-
-def now() -> float:
-    """Seconds by the event loop's clock."""
-    return asyncio.get_running_loop().time()
 
 
 async def acquired(lock: asyncio.Lock, seconds: float) -> bool:

@@ -159,15 +159,13 @@ async def test_by_seconds(clock: Any) -> None:
     await writer.abort()
 
 
-async def test_without_a_bound_a_complete_row_group_is_stored_within_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_without_a_bound_a_complete_row_group_is_stored_within_a_minute() -> None:
     now = 0.0
-    monkeypatch.setattr("resilient_pq.writer.unstored_deadline.now", lambda: now)
     store = UploadStore()
     options = rpq.WriteOptions(**SMALL)
     how: dict[str, Any] = {"row_group_rows": 10, "compression": "none", "max_unstored_seconds": None}
     writer = await rpq.create((store, "f"), options=options, **how)
+    writer._clock = lambda: now
     stored = []
     for start in range(0, 150, 5):
         now += 7.0

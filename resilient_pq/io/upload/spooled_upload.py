@@ -71,6 +71,11 @@ class SpooledSink(LocalSink):
         """Nothing is in the store before all of it is."""
         return False
 
+    @property
+    def needs_loop(self) -> bool:
+        """Sending it does."""
+        return True
+
     async def commit(self, *, wait: bool = True) -> StoredState:
         """A temporary file of this machine is no promise."""
         self._refuse_ended()

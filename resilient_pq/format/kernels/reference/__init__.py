@@ -44,7 +44,6 @@ from resilient_pq.format.kernels.reference.dictionary import (
 from resilient_pq.format.kernels.reference.dictionary import gather as gather
 from resilient_pq.format.kernels.reference.dictionary import mark_used as mark_used
 from resilient_pq.format.kernels.reference.gf256 import gf256_accumulate as gf256_accumulate
-from resilient_pq.format.kernels.reference.kept import KeptStructs as KeptStructs
 from resilient_pq.format.kernels.reference.nesting import level_counts as level_counts
 from resilient_pq.format.kernels.reference.nesting import list_offsets as list_offsets
 from resilient_pq.format.kernels.reference.nesting import row_entries as row_entries
@@ -52,6 +51,7 @@ from resilient_pq.format.kernels.reference.nesting import slot_validity as slot_
 from resilient_pq.format.kernels.reference.nulls import spread as spread
 from resilient_pq.format.kernels.reference.numbers import number_min_max as number_min_max
 from resilient_pq.format.kernels.reference.page_headers import page_headers as page_headers
+from resilient_pq.format.kernels.reference.pages import ChunkBatch as ChunkBatch
 from resilient_pq.format.kernels.reference.pages import dictionary_pages as dictionary_pages
 from resilient_pq.format.kernels.reference.pages import page_levels as page_levels
 from resilient_pq.format.kernels.reference.pages import plain_pages as plain_pages
@@ -70,7 +70,6 @@ from resilient_pq.format.kernels.reference.shred import shred_optional as shred_
 from resilient_pq.format.kernels.reference.shred import shred_repeated as shred_repeated
 from resilient_pq.format.kernels.reference.streams import join_streams as join_streams
 from resilient_pq.format.kernels.reference.streams import split_streams as split_streams
-from resilient_pq.format.kernels.reference.thrift import StructField as StructField
 from resilient_pq.format.kernels.reference.thrift import StructReader as StructReader
 from resilient_pq.format.kernels.reference.views import views_join as views_join
 from resilient_pq.format.kernels.reference.views import views_of as views_of
