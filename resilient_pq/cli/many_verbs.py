@@ -165,9 +165,9 @@ async def report_results(
         _so_far(output, results)
         done = wording.counted(results.summary.num_files, "file")
         if options.resume is None:
-            error.add_note(f"{done} were done; with --resume FILE such a run can go on where it stopped")
+            error.add_note(f"{done} were done; with --resume FILE, the same command continues where it stopped")
         else:
-            error.add_note(f"{done} are done; the same command goes on behind them")
+            error.add_note(f"{done} are done; the same command continues after them")
         raise
     return results.summary
 

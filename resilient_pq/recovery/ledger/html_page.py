@@ -153,7 +153,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     if not findings:
         return
     yield "<h2>What was found</h2>"
-    header = (("Damage", ""), ("Finding", "words"), ("Place", ""), ("Costs rows", ""))
+    header = (("Damage", ""), ("Finding", "words"), ("Place", ""), ("Rows are lost", ""))
     rows = [
         (text(found.damage), text(found.message), text(str(found.where)), "yes" if found.costs_rows else "no")
         for found in findings[:MAX_LINES]
