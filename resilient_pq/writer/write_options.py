@@ -159,18 +159,15 @@ class EncoderOptions:
         parity: Bytes of parity inside the file for each byte: 0.05 or "5%". Any so many damaged bytes in a row, and
             scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that is gone on
             with, as before.
-        max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
-            process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
-            written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and
-            writes a checkpoint each time, whatever `checkpoint_overhead` says. Rows are late where the store does not
-            answer, which the log tells, and are stored at the end only where a store takes whole objects alone.
+        max_unstored_seconds: Seconds after which a row is stored at most, so that it survives a kill of this process
+            and, on local disks, a loss of power; None for no limit. A timer stores rows when nothing more is written.
+            Slow streams get small row groups by it; on S3 it sends the last part again and writes a checkpoint each
+            time, whatever `checkpoint_overhead` says. Stores that only take whole objects store rows at the end.
         on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".
         metadata: Key-value metadata for the footer.
-        fencing: What keeps another writer from being told that its rows of this file are stored, on S3: "lease", an
-            epoch object ``_NAME.rpq-epoch`` beside the object while an upload is open; or "none": then two who go on
-            with the file at one time may both be told so, a writer that was taken for dead may be told so of rows that
-            are lost, and a file smaller than a part cannot be resumed twice without a word. `Writer.fencing` says what
-            the store can keep of it.
+        fencing: How two writers of one file are kept apart on S3. "lease": an epoch object ``_NAME.rpq-epoch`` lies
+            beside the object while an upload is open. "none": two writers that resume the file at one time may both be
+            told that their rows are stored, and only those of one are. `Writer.fencing` says what the store can do.
         options: The less common settings.
         own_metadata: Further key-value metadata, of ours: what a file is part of.
         known_choices: What was chosen for text columns, shared by the files of a data set.
