@@ -232,24 +232,29 @@ async def _protected_files(store: ReadStore, key: str) -> AsyncGenerator[Protect
     Raises:
         FormatError: A sidecar is damaged; this comes last.
     """
-    source, beside, damaged = None, None, None
+    source = None
     with suppress(NotFoundError):
         source = await PinnedObject.find(store, key)
     try:
         sidecar = await Sidecar.beside(store, key)
-        beside = None if sidecar is None else await _with_sidecar(sidecar, store, key, source)
-    except FormatError as error:
-        damaged = error
-    is_bound = beside is not None and source is not None and HealedStore(store, source.info, beside).is_bound
-    if beside is not None and is_bound:
-        yield beside
+    except FormatError:
+        for file in await _inside(source):
+            yield file
+        raise
+    beside = [] if sidecar is None else [await _with_sidecar(sidecar, store, key, source)]
+    bound = [file for file in beside if source is not None and HealedStore(store, source.info, file).is_bound]
+    for file in bound:
+        yield file
+    for file in await _inside(source):
+        yield file
+    for file in beside[len(bound) :]:
+        yield file
+
+
+async def _inside(source: PinnedObject | None) -> list[ProtectedFile]:
+    """A file with its own parity, if it is there and has any."""
     inside = None if source is None else await find_inline(source, thorough=True)
-    if inside is not None:
-        yield ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0)
-    if beside is not None and not is_bound:
-        yield beside
-    if damaged is not None:
-        raise damaged
+    return [] if inside is None else [ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0)]
 
 
 async def _named(sidecar: Sidecar, store: ReadStore, key: str) -> AsyncGenerator[ProtectedFile, None]:

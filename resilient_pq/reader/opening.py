@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, OptionError, StoreError, Where, located
-from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
+from resilient_pq.errors import FormatError, NotParquetError, OptionError, StoreError, TornFileError, Where, located
+from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.cancellation import in_loop
 from resilient_pq.io.resolve import Opening, reach
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Bytes from which on a footer is large.
 _LARGE_FOOTER = 1 << 20
+#: Bytes that tell which other format a file has.
+HEAD_BYTES = 64 * 1024
 #: Bytes of a footer that are a piece of work (`off_loop`): it is walked, and little of it is made into objects.
 _PIECE = 4096
 
@@ -144,6 +146,9 @@ async def open_file(
             torn := await _torn(store, key, how, counters=counters, owns_store=owns_store, limits=limits)
         ) is not None:
             return torn
+        elif (other := await _of_another_format(store, key, error)) is not None:
+            with located(Where(key=name)):
+                raise other from error
         else:
             if not isinstance(error, NotParquetError):
                 error.hint = error.hint or remedy(name)
@@ -167,6 +172,18 @@ async def _healed(store: ReadStore, key: str) -> HealedStore | None:
     except StoreError:  # the damage is the error
         return None
     return view if view is not None and view.is_bound else None
+
+
+async def _of_another_format(store: ReadStore, key: str, error: FormatError) -> NotParquetError | None:
+    """A better error where a file without a footer is of another format."""
+    if not isinstance(error, NotParquetError | TornFileError):
+        return None
+    info = await store.head(key)
+    head = bytes(await store.read_range(key, 0, min(HEAD_BYTES, info.size), pin=info))
+    if head.startswith(MAGIC):
+        return None
+    found: NotParquetError | None = import_module("resilient_pq.recovery.evidence.identify").not_parquet(head)
+    return found
 
 
 async def _torn(store: ReadStore, key: str, how: ReadSettings, **shared: Any) -> File | None:

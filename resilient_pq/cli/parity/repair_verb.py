@@ -16,7 +16,7 @@ from resilient_pq.shell_commands import command
 
 NAME = "repair"
 EPILOG = epilog(
-    "the file is as it was when its sidecar was made",
+    "the file is as it was when its parity was made",
     "more is damaged than the parity can rebuild; nothing was written",
     "rpq repair day.parquet day.repaired.parquet",
     "rpq repair day.parquet --in-place",
@@ -32,7 +32,9 @@ def repair(
     sidecar: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="The sidecar, if it is not SRC.rpqparity or _folder.rpqparity in the folder of SRC."
+            metavar="URL",
+            help="Use this sidecar, and no other parity; otherwise SRC.rpqparity, _folder.rpqparity in the folder of"
+            " SRC, or the parity inside SRC.",
         ),
     ] = None,
     in_place: Annotated[
@@ -44,9 +46,10 @@ def repair(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
 ) -> int:
-    """Rebuild a file from its sidecar, bit for bit.
+    """Rebuild a file from its parity, bit for bit.
 
-    `rpq protect` makes the sidecar. Nothing is written unless every byte is proven by the checksums in it.
+    `rpq protect` writes parity beside a file, `rpq write --parity` inside it. Nothing is written unless every byte is
+    proven by the checksums in it.
     """
     return run(lambda output: _repair(output, src, dst, sidecar, in_place, overwrite), [src])
 
