@@ -262,7 +262,7 @@ def _encode_one(
             raise _changed(error, row_group) from error
         if rows.num_rows != num_rows:
             raise EncodingError(f"{num_rows:,} rows were taken, and {rows.num_rows:,} are there")
-        return encode_chunk(leaf, [rows], options, side_by_side, choice)
+        return encode_chunk(leaf, [rows], options, side_by_side, choice, flat=True)
 
 
 def _changed(error: SchemaError, row_group: int) -> EncodingError:

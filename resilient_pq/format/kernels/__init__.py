@@ -79,6 +79,12 @@ def described() -> str:
     return ", ".join(["native", *["avx2"] * (len(_chosen) > 1)]) if _chosen else "numpy"
 
 
+#: What describes chunks of one page, and the headers of these; None without compiled kernels, where structs do.
+FlatChunk: Final[Any] = next((module.FlatChunk for module in _chosen if hasattr(module, "FlatChunk")), None)
+flat_page_header: Final[Any] = next(
+    (module.flat_page_header for module in _chosen if hasattr(module, "flat_page_header")), None
+)
+
 StructReader = _kernel(reference.StructReader)
 bloom_contains = _kernel(reference.bloom_contains)
 bloom_insert = _kernel(reference.bloom_insert)
