@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.checksum import crc32
-from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format import compact_protocol, footer, kernels
 from resilient_pq.format.annotations import Empty
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.file_metadata import (
@@ -257,6 +257,15 @@ class FileLayout:
         """
         serialized = []
         for laid in self.row_groups:
+            found = None
+            if kernels.with_index_places is not None and len(self.row_groups) <= cut_policy.MAX_ROW_GROUPS:
+                places = laid.column_indexes, laid.offset_indexes, column_index_at, offset_index_at
+                found = kernels.with_index_places(laid.serialized, *places, crc32)
+            if found is not None:
+                serialized.append(found)
+                column_index_at += sum([len(index) for index in laid.column_indexes if index is not None])
+                offset_index_at += sum([len(index) for index in laid.offset_indexes if index is not None])
+                continue
             row_group, _ = compact_protocol.decode(RowGroup, laid.serialized)
             for chunk, column_index, offset_index in zip(
                 row_group.columns, laid.column_indexes, laid.offset_indexes, strict=True

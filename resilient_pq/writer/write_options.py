@@ -126,6 +126,9 @@ class WriteOptions:
     max_threads: int | None = option(None, whole_number)
 
 
+_DEFAULTS: Final = WriteOptions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderOptions:
     """The keyword arguments of `create` and of its like that say how files are written, checked.
@@ -211,7 +214,7 @@ class EncoderOptions:
     @property
     def write(self) -> WriteOptions:
         """The less common settings, or their defaults."""
-        return WriteOptions() if self.options is None else self.options
+        return _DEFAULTS if self.options is None else self.options
 
     @property
     def parity_share(self) -> ParityShare | None:
@@ -244,18 +247,24 @@ class EncoderOptions:
         key_values: Sequence[tuple[tuple[str, str], ...]] = [()] * len(schema.leaves)
         if self.write.column_metadata is not None:
             key_values = column_metadata(schema, self.write.column_metadata)
-        return [
-            self._chunk_options(leaf, bloom_filter, key_value)
-            for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True)
-        ]
+        known: dict[Any, ChunkOptions] = {}  # few are different
+        found = []
+        for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True):
+            key = self._encoding_name(leaf), leaf.node.physical_type, bloom_filter, key_value
+            if key not in known:
+                known[key] = self._chunk_options(leaf, bloom_filter, key_value)
+            found.append(known[key])
+        return found
+
+    def _encoding_name(self, leaf: Leaf) -> str:
+        if isinstance(self.encodings, str):
+            return self.encodings
+        return self.encodings.get(leaf.column_path, self.encodings.get(leaf.path[0], "auto"))
 
     def _chunk_options(
         self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
     ) -> ChunkOptions:
-        if isinstance(self.encodings, str):
-            name = self.encodings
-        else:
-            name = self.encodings.get(leaf.column_path, self.encodings.get(leaf.path[0], "auto"))
+        name = self._encoding_name(leaf)
         return ChunkOptions(
             codec=self.codec,
             level=compression.check_level(self.codec, self.compression_level),

@@ -181,9 +181,9 @@ def normalise(field: Field) -> Field:
         format, children = values.format, values.children
     elif field.kind == "d" and field.decimal[2] < 128:
         format = f"d:{field.decimal[0]},{field.decimal[1]}"
-    metadata = field.metadata
-    if format != field.format or field.dictionary is not None or children != field.children:
-        metadata = field.without_extension().metadata
+    if format == field.format and field.dictionary is None and children == field.children:
+        return field
+    metadata = field.without_extension().metadata
     return replace(field, format=format, children=children, dictionary=None, metadata=metadata)
 
 

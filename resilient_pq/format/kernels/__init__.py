@@ -79,10 +79,11 @@ def described() -> str:
     return ", ".join(["native", *["avx2"] * (len(_chosen) > 1)]) if _chosen else "numpy"
 
 
-#: What describes chunks of one page, and the headers of these; None without compiled kernels, where structs do.
-FlatChunk: Final[Any] = next((module.FlatChunk for module in _chosen if hasattr(module, "FlatChunk")), None)
-flat_page_header: Final[Any] = next(
-    (module.flat_page_header for module in _chosen if hasattr(module, "flat_page_header")), None
+#: What describes chunks of one page in Thrift, and puts places of indexes into what is described. None without
+#: compiled kernels: then the structs of `format.file_metadata` do it, in the same bytes.
+FlatChunk, flat_page_header, with_index_places = (
+    next((getattr(module, name) for module in _chosen if hasattr(module, name)), None)
+    for name in ("FlatChunk", "flat_page_header", "with_index_places")
 )
 
 StructReader = _kernel(reference.StructReader)

@@ -253,3 +253,95 @@ cdef class FlatChunk:
             out.number(-1, <int32_t> <uint32_t> crc)
         out.byte(STOP)
         return out.found()
+
+
+def with_index_places(bytes row_group, columns, offsets, int64_t column_index_at, int64_t offset_index_at, crc32):
+    """A row group with the places of its indexes, and the sums of these beside those of its chunks.
+
+    `columns` and `offsets` are the indexes of each chunk in Thrift, or None; each kind lies together from an offset on.
+    None where the row group is not as `FlatChunk` and `writer.described_chunk` write it: it is to be decoded then.
+    """
+    cdef Bytes out = Bytes()
+    cdef const uint8_t* data = <const uint8_t*> <const char*> row_group
+    cdef Py_ssize_t size = len(row_group), at = 1, end, chunk
+    cdef uint64_t count = 0
+    cdef int kind = 0, last
+    if size == 0 or data[0] != NEXT_LIST:
+        return None
+    at = list_start(data, size, at, 8, &kind, &count)
+    if kind != STRUCT or count != <uint64_t> len(columns) or len(columns) != len(offsets):
+        return None
+    put_run(out, data, 0, at)
+    for chunk in range(<Py_ssize_t> count):
+        column_index, offset_index = columns[chunk], offsets[chunk]
+        if size - at < 3 or data[at] != 0x26 or data[at + 1] != 0 or data[at + 2] != NEXT_STRUCT:
+            return None
+        sums = (b"-" if column_index is None else b"%08x" % crc32(column_index),
+                b"-" if offset_index is None else b"%08x" % crc32(offset_index))
+        put_run(out, data, at, at + 3)
+        end = put_with_sums(out, data, size, at + 3, sums)
+        if end < 0 or end >= size or data[end] != STOP:
+            return None
+        last = 3
+        if offset_index is not None:
+            out.number(NEXT_I64, offset_index_at)
+            out.number(NEXT_I32, len(offset_index))
+            offset_index_at += len(offset_index)
+            last = 5
+        if column_index is not None:
+            out.number((6 - last) << 4 | I64, column_index_at)
+            out.number(NEXT_I32, len(column_index))
+            column_index_at += len(column_index)
+        out.byte(STOP)
+        at = end + 1
+    put_run(out, data, at, size)
+    return out.found()
+
+
+cdef int put_run(Bytes out, const uint8_t* data, Py_ssize_t start, Py_ssize_t end) except -1:
+    out.make_room(end - start)
+    memcpy(out.data + out.size, data + start, end - start)
+    out.size += end - start
+    return 0
+
+
+cdef Py_ssize_t put_with_sums(Bytes out, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, tuple sums) except -2:
+    """A ColumnMetaData with sums in its `rpq.crc32`, and where it ends; -1 where it is written otherwise."""
+    cdef Py_ssize_t copied = at, start, end
+    cdef uint64_t count = 0, length = 0
+    cdef int number = 0, kind = 0
+    while at < size and data[at] != STOP:
+        if data[at] >> 4 == 0:
+            return -1
+        number += data[at] >> 4
+        kind = data[at] & 0x0F
+        at += 1
+        if number != 8 or kind != LIST:
+            at = value_end(data, size, at, kind, 16)
+            continue
+        at = list_start(data, size, at, 8, &kind, &count)
+        if kind != STRUCT:
+            return -1
+        while count:
+            count -= 1
+            end = struct_end(data, size, at, 8)
+            if end - at < 12 or memcmp(data + at, b"\x18\x09rpq.crc32\x18", 12) != 0:
+                at = end
+                continue
+            start = at + 12
+            if not read_varint(data, size, &start, 32, &length) or start + <Py_ssize_t> length + 1 != end:
+                return -1
+            text = (data + start)[: <Py_ssize_t> length].split(b":")
+            if len(text) != 4:
+                return -1
+            for part in text:
+                if part != b"-" and (len(part) != 8 or part.strip(b"0123456789abcdef")):
+                    return -1
+            put_run(out, data, copied, at + 12)
+            out.binary(-1, b":".join((text[0], *sums, text[3])))
+            copied = start + <Py_ssize_t> length
+            at = end
+    if at >= size:
+        return -1
+    put_run(out, data, copied, at + 1)
+    return at + 1
