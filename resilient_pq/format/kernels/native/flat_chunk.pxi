@@ -76,6 +76,8 @@ cdef class Bytes:
 def flat_page_header(int kind, Py_ssize_t size, Py_ssize_t stored_size, int64_t crc, Py_ssize_t count, int encoding):
     """The header of a data page v1, or of a dictionary page, that has `count` values."""
     cdef Bytes out = Bytes()
+    if not (0 <= size <= LARGEST_LENGTH and 0 <= stored_size <= LARGEST_LENGTH and 0 <= count <= LARGEST_LENGTH):
+        raise OverflowError("a page has more bytes or values than its header can tell")
     out.number(NEXT_I32, kind)
     out.number(NEXT_I32, size)
     out.number(NEXT_I32, stored_size)
@@ -110,7 +112,7 @@ cdef class FlatChunk:
     cdef public bint low_is_exact, high_is_exact, has_column_index
     cdef public bytes sums  # of its pages, as a field of its OffsetIndex
     cdef public object bloom_filter, digest  # it has none
-    cdef public int64_t offset
+    cdef readonly int64_t offset
 
     def place(self, int64_t offset):
         """The chunk's first byte lies at `offset`."""
