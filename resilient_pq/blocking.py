@@ -10,25 +10,20 @@ import os
 import pathlib
 import re
 import threading
-import warnings
 import weakref
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self, SupportsIndex
-
-import nanoarrow
+from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 
 import resilient_pq
-from resilient_pq.arrow.c_stream import lazy_stream
-from resilient_pq.arrow.types.field import Field
+from resilient_pq.blocking_streams import BlockingBatches, BlockingResults, dicts
+from resilient_pq.errors import ObjectChangedError, UnsupportedError, Where
 from resilient_pq.io.cancellation import begun
-from resilient_pq.io.local_store import LocalStore
 from resilient_pq.loop_portal import portal as _loop
-from resilient_pq.public_names import *
-from resilient_pq.writer.lifecycle import WriterLifecycle
-from resilient_pq.writer.row_pieces import row_pieces
+
+if TYPE_CHECKING:
+    from resilient_pq.public_names import *
 
 #: What an `Opening` opens, in an annotation.
 _OPENED: Final = re.compile(r"^Opening\[(.+)\]$")
@@ -40,49 +35,23 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
 
 def _adapt(value: Any) -> Any:
     """What a caller of an asynchronous name gets here."""
-    if isinstance(value, Batches):
-        return BlockingBatches(value)
-    if isinstance(value, Records):
-        return _rows(value)
-    if isinstance(value, FileResults):
-        return BlockingResults(value)
+    if (adapter := _adapter(value.__class__)) is not None:
+        return adapter(value)
     if inspect.isawaitable(value):
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
-    for kind in type(value).__mro__:
-        if kind in TWINS:
-            return TWINS[kind](value)
     if inspect.ismethod(value):
         return blocking(value)
     return value
 
 
-def _iterate(source: Batches | FileResults) -> Iterator[Any]:
-    """Leaving the loop early closes the asynchronous iterator, too."""
-
-    async def following() -> Any:
-        return await anext(source, None)
-
-    try:
-        while (item := _loop.run(following())) is not None:
-            yield item
-    finally:
-        _loop.end(source.aclose())
-
-
-def _rows(records: Records) -> Iterator[dict[str, Any]]:
-    """Many rows for each turn of the loop, which takes longer than making a row."""
-    with BlockingBatches(records.batches) as batches:
-        for batch in batches:
-            yield from batch.to_pylist(inexact=records.inexact)
-
-
 def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, for callers that block; `sync.pyi` says what type checkers see."""
+    writes_at_once = (function.__module__, function.__name__) == ("resilient_pq.one_call", "write")
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
-        if function is resilient_pq.write and asyncio._get_running_loop() is None:
+        if writes_at_once and asyncio._get_running_loop() is None:
             _, asked = begun(asked)  # which ends there for a small file of this machine
         given = _adapt(asked)
         if isinstance(given, BlockingFile) and function is resilient_pq.open:
@@ -105,14 +74,13 @@ def said(text: str | None) -> str | None:
 
 
 #: The writers that somebody still has.
-_writers: weakref.WeakSet[Blocking] = weakref.WeakSet()
+_writers: weakref.WeakSet[BlockingWriter] = weakref.WeakSet()
 
 
 def _keep_all_rows() -> None:
     """Store the rows of all writers that were not closed when the interpreter ends."""
     for writer in list(_writers):
-        if isinstance(target := writer._target, Writer | DatasetWriter):
-            _keep_rows(target, os.getpid())
+        _keep_rows(writer._target, os.getpid())
 
 
 # While threads can still be started, which ends before the functions of `atexit` are called.
@@ -123,16 +91,7 @@ def _keep_rows(writer: Writer | DatasetWriter, process: int) -> None:
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
     if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
         return
-    text = f"the writer of {writer.url} was not closed: its rows are kept, and the file was not completed"
-    warnings.warn(text, ResourceWarning, stacklevel=2)
-
-    async def keep() -> None:
-        with suppress(ResilientPQError):
-            await writer.checkpoint()
-        with suppress(ResilientPQError):
-            await writer.__aexit__(WriterStateError, WriterStateError("the writer was not closed"), None)
-
-    _loop.end(keep())
+    _loop.end(writer._keep_rows())
 
 
 class Blocking:
@@ -141,9 +100,6 @@ class Blocking:
     def __init__(self, target: Writer | DatasetWriter | File | Dataset | TrevniFile) -> None:
         """Adapt `target`."""
         self._target = target
-        if isinstance(target, WriterLifecycle):
-            weakref.finalize(self, _keep_rows, target, os.getpid()).atexit = False
-            _writers.add(self)
 
     def __getattr__(self, name: str) -> Any:
         """The same attribute of the asynchronous object, adapted."""
@@ -177,114 +133,21 @@ class BlockingWriter(Blocking):
 
     _target: Writer | DatasetWriter
 
+    def __init__(self, target: Writer | DatasetWriter) -> None:
+        """Adapt `target`, and keep its rows where nobody closes it."""
+        super().__init__(target)
+        weakref.finalize(self, _keep_rows, target, os.getpid()).atexit = False
+        _writers.add(self)
+
     def write(self, data: object) -> None:
         """Take rows as the asynchronous writer does; iterators are asked for them in the thread of the caller."""
         if isinstance(data, AsyncIterable):
             _loop.run(self._target.write(data))
             return
+        from resilient_pq.writer.row_pieces import row_pieces  # noqa: PLC0415 (there, as there is a writer)
+
         for piece in row_pieces(data):
             _loop.run(self._target.write(piece))
-
-
-class BlockingBatches(Iterator[Table]):
-    """A stream of tables that blocks: an iterator, and an Arrow stream for whoever takes one.
-
-    Leaving a loop early cancels what is read ahead as soon as the stream is let go of; `close` and ``with`` do it there
-    and then. It is for one thread at a time.
-    """
-
-    def __init__(self, batches: Batches) -> None:
-        """Take over a stream; `File.batches` is the way to get one."""
-        self._batches = batches
-        self._tables: Iterator[Table] = _iterate(batches)
-
-    @property
-    def schema(self) -> nanoarrow.Schema:
-        """The Arrow schema of the batches; one may have a wider form of a type, where its values need it."""
-        return self._batches.schema
-
-    def __next__(self) -> Table:
-        """The next batch.
-
-        Raises:
-            UnsupportedError: There were more, but the stream was closed, or waiting for one was interrupted.
-        """
-        for batch in self._tables:
-            return batch
-        self._batches.refuse_stopped()
-        raise StopIteration
-
-    def __arrow_c_schema__(self) -> object:
-        """The schema as a capsule of the Arrow C data interface."""
-        return self._batches.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The batches that are left as a capsule of the Arrow C stream interface, read as they are consumed.
-
-        Whoever takes it takes the batches from this iterator; when it is released after it was asked for one, nothing
-        more is read.
-
-        Args:
-            requested_schema: Passed over, as the interface allows: the columns come as they are.
-        """
-        return lazy_stream(Field.of(self), self, self.close)
-
-    def close(self) -> None:
-        """Read no more. A second call does nothing."""
-        _loop.end(self._batches.aclose())
-
-    def __enter__(self) -> Self:
-        """The stream itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Read no more."""
-        self.close()
-
-
-class BlockingResults(Iterator[FileResult]):
-    """What becomes of many files, each as soon as it is done: an iterator that blocks.
-
-    Leaving a loop early cancels the files that are under way as soon as it is let go of; `close` and ``with`` do it
-    there and then.
-    """
-
-    def __init__(self, results: FileResults) -> None:
-        """Take over what is under way; `check_many` and `recover_many` are the ways to get one."""
-        self._results = results
-        self._each: Iterator[FileResult] = _iterate(results)
-
-    @property
-    def verb(self) -> str:
-        """What is done with the files."""
-        return self._results.verb
-
-    @property
-    def summary(self) -> RunSummary:
-        """What was counted so far; all of it when the last result was given."""
-        return self._results.summary
-
-    def __next__(self) -> FileResult:
-        """The next file that is done."""
-        return next(self._each)
-
-    def finish(self) -> RunSummary:
-        """Do all files that are left, and give the summary of all."""
-        for _ in self:
-            pass
-        return self.summary
-
-    def close(self) -> None:
-        """Cancel what is under way. A second call does nothing."""
-        _loop.end(self._results.aclose())
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """As `close`."""
-        self.close()
 
 
 class BlockingReader(Blocking):
@@ -342,6 +205,8 @@ class BlockingFile(BlockingReader):
                     where=Where(key=self._target.url),
                     hint="pickle the table that `read` gives",
                 )
+            from resilient_pq.io.local_store import LocalStore  # noqa: PLC0415 (there, as there is a file)
+
             store, key = self._target.place
             if isinstance(store, LocalStore):  # another process may have another working directory
                 url = pathlib.Path(key).absolute()
@@ -351,8 +216,8 @@ class BlockingFile(BlockingReader):
 
 def _unpickled(url: str | os.PathLike[str], options: Mapping[str, Any], pin: ObjectInfo) -> BlockingFile:
     """A pickled file, which is not opened yet."""
-    twin: Any = TWINS[File]
-    file: BlockingFile = twin.__new__(twin)
+    kind: Any = twin(resilient_pq.File)
+    file: BlockingFile = kind.__new__(kind)
     file._pickled = url, options, pin
     return file
 
@@ -370,8 +235,32 @@ async def _open_pinned(url: str | os.PathLike[str], options: Mapping[str, Any], 
     raise ObjectChangedError("the object was replaced after the file was pickled", where=Where(key=file.url))
 
 
-def _twin(kind: type, base: type[Blocking]) -> type[Blocking]:
+@functools.cache
+def _adapter(kind: type) -> Callable[[Any], Any] | None:
+    """What makes an object of a class, or of one below it, another for callers that block."""
+    for above in kind.__mro__:
+        if above.__module__.startswith("resilient_pq."):
+            if above.__name__ in TWINS:
+                return twin(above)
+            if above.__name__ in _ADAPTERS:
+                return _ADAPTERS[above.__name__]
+    return None
+
+
+def blocked(name: str, value: Any) -> Any:
+    """What a public name is for callers that block."""
+    if name in TWINS:
+        return twin(value)
+    if isinstance(adapter := _ADAPTERS.get(name), type):
+        return adapter
+    waits = inspect.isfunction(value) and name not in _WAITS_FOR_NOTHING
+    return blocking(value) if waits else value
+
+
+@functools.cache
+def twin(kind: type) -> type[Blocking]:
     """The class of an asynchronous object for callers that block, under the same name."""
+    base = TWINS[kind.__name__]
     members: dict[str, Any] = {"__doc__": said(kind.__doc__), "__module__": "resilient_pq.sync"}
     for name in dir(kind):
         member = inspect.getattr_static(kind, name)
@@ -390,9 +279,16 @@ def _method(name: str, like: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-#: The classes whose objects callers that block get instead.
-TWINS: Final[Mapping[type, type[Blocking]]] = {
-    File: _twin(File, BlockingFile),
-    **{kind: _twin(kind, BlockingReader) for kind in (Dataset, TrevniFile)},
-    **{kind: _twin(kind, BlockingWriter) for kind in (Writer, DatasetWriter)},
+#: What the classes are made of whose objects callers that block get instead, by the names of those.
+TWINS: Final[Mapping[str, type[Blocking]]] = {
+    "File": BlockingFile,
+    **dict.fromkeys(("Dataset", "TrevniFile"), BlockingReader),
+    **dict.fromkeys(("Writer", "DatasetWriter"), BlockingWriter),
 }
+#: What they get of others.
+_ADAPTERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "Batches": BlockingBatches,
+    "Records": dicts,
+    "FileResults": BlockingResults,
+}
+_WAITS_FOR_NOTHING: Final = {"scan", "schema_from_arrow", "schema_to_arrow"}

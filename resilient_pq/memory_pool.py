@@ -10,6 +10,7 @@ costs no page faults either.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import os
@@ -17,7 +18,10 @@ import sys
 import threading
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -42,23 +46,84 @@ _GIVE_BACK: Final[int | None] = getattr(
 )
 #: Bytes of a mapping, at least. Where no part of one can be returned, every array has its own.
 _SLAB: Final = 0 if _GIVE_BACK is None else 32 * MiB
-#: Bytes of free memory that are kept: those of a row group, for the next one.
-_MOST_KEPT: Final = 64 * MiB
-#: Bounds of the bytes of unused mappings that stay, an eighth of the machine's memory. The system may take it;
-#: if it does not, a second table of 1 GB is read in two thirds of the time.
-_MAPPED_BETWEEN: Final = (512 * MiB, 2048 * MiB)
+#: Where control groups are mounted, and the file that names those of this process.
+_GROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_GROUPS: Final = Path("/proc/self/cgroup")
+#: Taken for the memory of a machine that does not say.
+_UNKNOWN: Final = 4096 * MiB
 
 
-def _most_mapped() -> int:
-    least, most = _MAPPED_BETWEEN
+@cache
+def memory_limit() -> int | None:
+    """Bytes that this process may use: of the machine, of its control groups, or of its address space."""
+    found = [limit for path in _limit_files() if (limit := _limit_in(path)) is not None]
+    with suppress(AttributeError, OSError, ValueError):  # a system that does not say
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(ImportError, OSError):  # Windows
+        import resource  # noqa: PLC0415
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        found += [soft] if soft != resource.RLIM_INFINITY else []
+    return min(found, default=None)
+
+
+def _limit_files() -> Iterator[Path]:
+    """The files with the limits of the control groups of this process, and of all groups around them."""
     try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # the system does not say
-        return least
-    return min(max(memory // 8, least), most)
+        lines = _OWN_GROUPS.read_text().splitlines()
+    except (OSError, ValueError):  # no Linux
+        return
+    for number, controllers, group in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if number == "0" and not controllers:
+            root, names = _GROUPS, ["memory.max", "memory.high"]
+        elif "memory" in controllers.split(","):
+            root, names = _GROUPS / "memory", ["memory.limit_in_bytes"]
+        else:
+            continue
+        # In a container the path may be that of the host: then the root is the container's own group.
+        inner = root / group.strip("/")
+        for folder in (inner, *inner.parents[: len(inner.parts) - len(root.parts)]):
+            yield from (folder / name for name in names)
 
 
-_MOST_MAPPED: Final = _most_mapped()
+def _limit_in(path: Path) -> int | None:
+    """The limit that a file of a control group has; None where there is none."""
+    try:
+        text = path.read_text().strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def share_of_memory(share: int, most: int) -> int:
+    """One in `share` of the bytes that this process may use, at most so many."""
+    limit = memory_limit()
+    return min(most, max((_UNKNOWN if limit is None else limit) // share, _HUGE))
+
+
+#: Bytes of free memory that are kept: those of a row group, for the next one.
+_MOST_KEPT: Final = share_of_memory(16, 64 * MiB)
+#: Bytes of unused mappings that stay, an eighth of the memory. The system may take it; if it does not, a second table
+#: of 1 GB is read in two thirds of the time.
+_MOST_MAPPED: Final = share_of_memory(8, 2048 * MiB)
+
+
+#: Where a process may use less than this, the heaps of its threads return what they keep, when it has come to half of
+#: the limit: they keep hundreds of MiB in pieces, which no other thread can use.
+_TIGHT: Final = 2048 * MiB
+#: Bytes that the pool gives between two times at which that is looked at.
+_LOOKED_AT: Final = 64 * MiB
+
+
+def _trim_heaps() -> None:
+    """Return free memory of all heaps to the system, where these are glibc's and memory is short."""
+    limit = memory_limit()
+    if limit is None or limit > _TIGHT:
+        return
+    with suppress(OSError, ValueError, AttributeError):  # no Linux, or no glibc
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+        if resident > limit // 2:
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Slab:
@@ -145,6 +210,7 @@ class _Pool:
         self._changing = False  # by the thread with the lock, whose finalizers and signal handlers may take it again
         self._slabs: list[_Slab] = []
         self._warm = 0
+        self._given = 0  # bytes since the heaps were looked at
         self._returned: deque[tuple[_Slab, int, int]] = deque()
 
     def take(self, size: int) -> tuple[_Slab, int]:
@@ -160,6 +226,10 @@ class _Pool:
 
     def _find(self, size: int) -> tuple[_Slab, int]:
         self._sort_in()
+        self._given += size
+        if self._given >= _LOOKED_AT:
+            self._given = 0
+            _trim_heaps()
         for slab in self._slabs:
             start = slab.warm.take(size)
             if start is not None:

@@ -10,6 +10,7 @@ from resilient_pq.arrow.handed_over import num_bytes_at_hand
 from resilient_pq.arrow.table import Table
 from resilient_pq.io import ReadStore, RetryPolicy, WriteStore
 from resilient_pq.io.cancellation import in_loop, in_one_hop
+from resilient_pq.io.file_object_store import in_filesystem
 from resilient_pq.io.resolve import Opening, is_local
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_plan import Filters, Strings
@@ -26,6 +27,7 @@ async def read(
     filters: Filters | None = None,
     limit: int | None = None,
     strings: Strings = "plain",
+    filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options: Any,
@@ -38,6 +40,7 @@ async def read(
         filters: Which rows.
         limit: Rows at most.
         strings: How text and binary columns come.
+        filesystem: A file system of fsspec or of pyarrow, in which `url` is a path then.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         **options: Further arguments of `open`, such as ``on_damage="drop"``.
@@ -48,7 +51,8 @@ async def read(
         SchemaError: There is no such column, or an argument has a value that it cannot have.
         StoreError: The store could not give the bytes.
     """
-    async with open(url, storage_options=storage_options, retry=retry, **options) as file:
+    place = url if filesystem is None else in_filesystem(filesystem, url)
+    async with open(place, storage_options=storage_options, retry=retry, **options) as file:
         return await file.read(columns, filters=filters, limit=limit, strings=strings)
 
 
@@ -58,6 +62,7 @@ async def write(
     data: object,
     schema: object | None = None,
     *,
+    filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[CreateKeywords],
@@ -69,6 +74,7 @@ async def write(
         data: What `Writer.write` takes: a table or a stream of any Arrow library, a pandas or Polars frame, a dict of
             arrays, a list of dicts.
         schema: As of `create`.
+        filesystem: A file system of fsspec or of pyarrow, in which `url` is a path then.
         **options_given: How the file is written: `CreateKeywords`, as of `create`.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
@@ -80,8 +86,9 @@ async def write(
         SchemaError: The data do not fit the schema, or a setting is out of range.
         StoreError: The store refused; nothing was published.
     """
-    opening = create(url, schema, storage_options=storage_options, retry=retry, **options_given)
-    if is_local(url) and (num_bytes_at_hand(data) or ONE_HOP_BYTES) < ONE_HOP_BYTES:
+    place = url if filesystem is None else in_filesystem(filesystem, url)
+    opening = create(place, schema, storage_options=storage_options, retry=retry, **options_given)
+    if is_local(place) and (num_bytes_at_hand(data) or ONE_HOP_BYTES) < ONE_HOP_BYTES:
         return await in_one_hop(_written(opening, data))
     await in_loop()
     return await _written(opening, data)

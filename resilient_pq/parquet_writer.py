@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from resilient_pq.errors import OptionError, UnsupportedError
+from resilient_pq.io.file_object_store import in_filesystem
 from resilient_pq.writer.write_options import WriteOptions
 
 #: Rows of a row group where nothing is said, as in pyarrow.
@@ -47,8 +48,8 @@ class ParquetWriter:
         schema: object,
         filesystem: Any = None,
         *,
-        compression: str | None = "snappy",
-        compression_level: int | None = None,
+        compression: str | Mapping[str, str | None] | None = "snappy",
+        compression_level: int | Mapping[str, int | None] | None = None,
         row_group_size: int | None = None,
         use_dictionary: bool | Sequence[str] = True,
         column_encoding: str | Mapping[str, str] | None = None,
@@ -67,9 +68,11 @@ class ParquetWriter:
         Args:
             where: A path or a URL.
             schema: A schema of pyarrow, or anything else with ``__arrow_c_schema__``.
-            filesystem: A file system of fsspec, in which `where` is a path then.
-            compression: "snappy", "zstd", "gzip", "brotli", "lz4" or "none", for all columns.
-            compression_level: The codec's level.
+            filesystem: A file system of fsspec or of pyarrow, in which `where` is a path then. Local files and those of
+                s3fs keep the rows of a program that is killed; elsewhere the file is sent when it is closed.
+            compression: "snappy", "zstd", "gzip", "brotli", "lz4" or "none"; or a dict of these by column, where the
+                columns that are not in it are not compressed, as in pyarrow.
+            compression_level: The codec's level; or a dict by column.
             row_group_size: Rows of a row group at most; `write_table` takes another for one table.
             use_dictionary: Whether dictionaries are written, or the columns for which they may be.
             column_encoding: One encoding for all columns, or a dict by column; with ``use_dictionary=False``.
@@ -100,16 +103,18 @@ class ParquetWriter:
             "bloom_filter_options": bloom_filter_options,
         }
         given = {name: value for name, value in pages.items() if value is not None}
+        if isinstance(compression, Mapping):
+            compression = {**dict.fromkeys(getattr(schema, "names", ()), "none"), **compression}
         settings = {
-            "compression": _codec(compression),
+            "compression": compression,
             "compression_level": compression_level,
             "encodings": _encodings(schema, use_dictionary, column_encoding),
             "options": WriteOptions(data_page_version=data_page_version, statistics=bool(write_statistics), **given),  # type: ignore[arg-type]
             **({} if data_page_size is None else {"page_bytes": data_page_size}),
             **_own_options(options),
         }
-        place: Any = where if filesystem is None else _place_in(filesystem, where)
         create: Any = sync.create
+        place = where if filesystem is None else in_filesystem(filesystem, where)
         self._writer = create(place, schema, storage_options=storage_options, **settings)
 
     @property
@@ -171,14 +176,6 @@ class ParquetWriter:
         self._writer.__exit__(kind, error, traceback)
 
 
-def _codec(compression: object) -> str:
-    if compression is None:
-        return "none"
-    if not isinstance(compression, str):
-        raise UnsupportedError("compression is one codec for all columns here", hint='such as compression="zstd"')
-    return "lz4_raw" if compression.lower() == "lz4" else compression.lower()
-
-
 def _rows_of(row_group_size: object) -> int | None:
     if row_group_size is None:
         return None
@@ -210,15 +207,3 @@ def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
             known = " or ".join(map(repr, _ALWAYS[name]))
             raise UnsupportedError(f"{name} is {options[name]!r}; here it can only be {known}", hint="leave it out")
     return {name: value for name, value in options.items() if name not in _ALWAYS}
-
-
-def _place_in(filesystem: Any, where: str | os.PathLike[str]) -> tuple[Any, str]:
-    """A store for a file system of fsspec, and the path in it."""
-    from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415 (fsspec takes long to import)
-
-    if not hasattr(filesystem, "open") or not hasattr(filesystem, "protocol"):
-        raise UnsupportedError(
-            f"filesystem is a {type(filesystem).__name__}, and no file system of fsspec",
-            hint="leave it out and name a URL such as s3://bucket/key, or use fsspec.implementations.arrow",
-        )
-    return FsspecStore(filesystem), os.fspath(where)

@@ -101,6 +101,8 @@ from resilient_pq.public_names import RunSummary as RunSummary
 from resilient_pq.public_names import Scan as Scan
 from resilient_pq.public_names import Schema as Schema
 from resilient_pq.public_names import SchemaError as SchemaError
+from resilient_pq.public_names import ScrubReport as ScrubReport
+from resilient_pq.public_names import ScrubbedFile as ScrubbedFile
 from resilient_pq.public_names import SortingColumn as SortingColumn
 from resilient_pq.public_names import SourceError as SourceError
 from resilient_pq.public_names import StoreError as StoreError
@@ -404,10 +406,10 @@ class Writer:
 def abort_upload(url: Location, *, upload_id: str | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> str:
     """Drop an upload that was left open, and all its parts: what it holds is lost."""
 
-def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: Progress | None=None) -> Report:
+def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: Progress | None=None) -> Report:
     """Read an object and say what is wrong with it; nothing is written."""
 
-def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
+def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
@@ -440,7 +442,7 @@ def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: 
 def protect(src: Location | list[Location], dst: Location | None=None, *, parity: float | str='5%', checksums_only: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Protection:
     """Write a sidecar from which damaged bytes of a file can be rebuilt; the file itself is only read."""
 
-def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain', storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
+def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain', filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
     """Rows of a Parquet file as a table, which every Arrow library takes: ``pandas.DataFrame(table.to_pydict())``."""
 
 def recover(src: Location | Sequence[Location], dst: Location, *, on_damage: Literal['drop', 'null', 'columns', 'raise']='drop', schema: object | None=None, schema_from: Location | None=None, repair_bits: bool=False, keep_unplaced: bool=False, file_id: str | None=None, verify: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
@@ -450,7 +452,7 @@ def recover_many(src: Location | Sequence[Location], dst: Location, *, only_dama
     """Recover the files of a folder into another one, as `recover` does each; the tree of folders stays."""
 
 def repair(src: Location, dst: Location | None=None, *, sidecar: Location | None=None, in_place: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Repair:
-    """Write a protected file anew, bit for bit as it was when its sidecar was made."""
+    """Write a protected file anew, bit for bit as it was written, or as it was when its sidecar was made."""
 
 def resume(url: str | os.PathLike[str] | tuple[WriteStore, str], *, upload_id: str | None=None, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[ResumeKeywords]) -> Writer:
     """Go on with a file that its writer left unfinished."""
@@ -461,10 +463,13 @@ def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema:
 def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> ResumeInfo:
     """What is there of an object whose writer did not finish: its open uploads, and the object itself."""
 
+def scrub(urls: Location | Sequence[Location], state: str | os.PathLike[str], *, every: timedelta=..., budget: int | None=None, heal: bool=False, replica: Location | None=None, stop_after: timedelta | None=None, max_files: int=..., storage_options: Mapping[str, Any] | None=None, replica_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[ScrubReport], None] | None=None, run: RunFile | None=None) -> ScrubReport:
+    """Prove that the bytes of many objects are as they were, those first that were proven longest ago."""
+
 def seal(src: Location, dst: Location, *, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:
     """Write a copy of a sound file of any writer that has a checksum on every page, and the records of our files."""
 
-def write(url: str | os.PathLike[str] | tuple[WriteStore, str], data: object, schema: object | None=None, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
+def write(url: str | os.PathLike[str] | tuple[WriteStore, str], data: object, schema: object | None=None, *, filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
     """Write data as one resilient Parquet file, which appears under its name when it is complete."""
 
 def write_metadata(root_path: str | os.PathLike[str] | tuple[WriteStore, str], *, files: Sequence[str] | None=None, common_metadata: bool=True, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: write_summary_Progress | None=None) -> WrittenMetadata:

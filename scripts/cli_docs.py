@@ -27,6 +27,7 @@ VERBS = (
     "seal",
     "protect",
     "repair",
+    "scrub",
     "metadata",
     "uploads",
     "uploads list",
@@ -38,7 +39,7 @@ VERBS = (
 HEAD = """# The command line
 
 `rpq` writes results to stdout, progress and hints to stderr. It never asks a question, and never changes the file it
-reads, but for `rpq repair --in-place`; `rpq check --quarantine` moves files.
+reads, but for `rpq repair --in-place` and `rpq scrub --heal`; `rpq check --quarantine` moves files.
 Every verb takes `--json` and then prints one document, described in [json.md](json.md).
 
 Where `check`, `recover` and `inspect` are given many files (a folder, a prefix that ends with a slash, a pattern),

@@ -1,9 +1,17 @@
-"""Writes `resilient_pq/sync.pyi`, what type checkers see of `resilient_pq.sync`: ``python scripts/sync_stub.py``."""
+"""Writes two modules out of the public names: ``python scripts/sync_stub.py``.
+
+`resilient_pq/sync.pyi` is what type checkers see of `resilient_pq.sync`, and `resilient_pq/name_table.py` says in which
+module each name is that `resilient_pq/__init__.py` and `resilient_pq/public_names.py` import for type checkers.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import os
+import sys
+import textwrap
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -11,16 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import resilient_pq
-from resilient_pq import blocking, public_names, sync
+from resilient_pq import blocking, sync
 
-STUB = Path(resilient_pq.__file__).with_name("sync.pyi")
+PACKAGE = Path(resilient_pq.__file__).parent
+STUB, TABLE = PACKAGE / "sync.pyi", PACKAGE / "name_table.py"
 #: What the asynchronous types in annotations are for callers that block.
 SAID = {"Records": "Generator[dict[str, Any], None, None]"}
 #: Classes that are written for callers that block, by their public names.
 OWN = {"Batches": blocking.BlockingBatches, "FileResults": blocking.BlockingResults}
 BUILTINS = set(dir(__builtins__)) | {"bool", "str", "int", "float", "dict", "list", "tuple", "object", "type", "bytes"}
 ARROW = ("__arrow_c_schema__", "__arrow_c_stream__")
-READERS = tuple(kind for kind, twin in blocking.TWINS.items() if issubclass(twin, blocking.BlockingReader))
+READERS = tuple(name for name, twin in blocking.TWINS.items() if issubclass(twin, blocking.BlockingReader))
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -35,13 +44,13 @@ class Stub:
 
     def __init__(self) -> None:
         self.imports: dict[str, str] = {"Any": "typing", "Generator": "collections.abc"}
-        self.own = {*OWN, *(kind.__name__ for kind in blocking.TWINS)}
+        self.own = {*OWN, *blocking.TWINS}
         self.lines: list[str] = []
 
     def need(self, node: ast.AST | None, module: str) -> None:
         """Import what an annotation names, from where it is defined; of two by one name the second gets another."""
         for each in [each for each in ast.walk(node) if isinstance(each, ast.Name)] if node else ():
-            if each.id in BUILTINS or each.id in self.own or hasattr(public_names, each.id) or each.id == "Opening":
+            if each.id in BUILTINS or each.id in self.own or each.id in SHARED or each.id == "Opening":
                 continue
             source = _source_of(each.id, module)
             if self.imports.setdefault(each.id, source) != source:
@@ -73,7 +82,7 @@ class Stub:
 
     def kind(self, kind: type, name: str) -> None:
         """A class: what is public of it and of the classes above, each once."""
-        bases = [ast.unparse(each) for each in _class_of(kind).bases if name in OWN]
+        bases = [ast.unparse(each).replace("'", "") for each in _class_of(kind).bases if name in OWN]
         for each in _class_of(kind).bases if name in OWN else ():
             self.need(each, kind.__module__)
         self.lines += ["", f"class {name}{f'({bases[0]})' if bases else ''}:"]
@@ -87,7 +96,7 @@ class Stub:
             self.lines += ["        kind: type[BaseException] | None,", "        error: BaseException | None,"]
             self.lines += ["        traceback: TracebackType | None,", "    ) -> None: ..."]
             self.imports |= {"Self": "typing", "TracebackType": "types"}
-        if kind in READERS:
+        if name in READERS:
             for node in _class_of(blocking.BlockingReader).body:
                 if isinstance(node, Function) and node.name in ARROW:
                     self.function(node, "resilient_pq.blocking", "    ")
@@ -145,6 +154,46 @@ def _source_of(name: str, module: str) -> str:
     return module
 
 
+def imported(module: str) -> dict[str, str]:
+    """The modules, within the package, of the names that a module imports for type checkers."""
+    found = ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8")))
+    froms = [node for node in found if isinstance(node, ast.ImportFrom) and (node.module or "")[:13] == "resilient_pq."]
+    return {
+        alias.name: (node.module or "").removeprefix("resilient_pq.")
+        for node in froms
+        for alias in node.names
+        if alias.asname == alias.name != "__version__"
+    }
+
+
+def table() -> str:
+    """The whole table: a line for each module, and further ones for what does not fit."""
+    names = defaultdict(list)
+    for name, module in {**imported("__init__"), **imported("public_names")}.items():
+        names[module].append(name)
+    lines = [
+        f"{module} {part}"
+        for module in sorted(names)
+        for part in textwrap.wrap(" ".join(sorted(names[module])), 118 - len(module))
+    ]
+    return f'''"""The module of each public name: `scripts/sync_stub.py` writes this out of what type checkers see."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LINES: Final = """
+{chr(10).join(lines)}
+"""
+#: Within the package, by the names.
+MODULES: Final = {{name: line.split()[0] for line in _LINES.splitlines() for name in line.split()[1:]}}
+'''
+
+
+#: Names that callers that block have as they are.
+SHARED = imported("public_names")
+
+
 def page() -> str:
     """The whole stub."""
     stub = Stub()
@@ -153,7 +202,7 @@ def page() -> str:
         value: Any = getattr(resilient_pq, name)
         if name in OWN:
             stub.kind(OWN[name], name)
-        elif value in blocking.TWINS:
+        elif name in blocking.TWINS:
             stub.kind(value, name)
         elif getattr(sync, name) is value:
             source = "version" if name == "__version__" else "public_names"
@@ -168,4 +217,7 @@ def page() -> str:
 
 
 if __name__ == "__main__":
+    if TABLE.read_text(encoding="utf-8") != table():
+        TABLE.write_text(table(), encoding="utf-8")
+        os.execv(sys.executable, [sys.executable, *sys.argv])  # with the names of now
     STUB.write_text(page(), encoding="utf-8")

@@ -32,7 +32,7 @@ PACKAGES = {
     "reader": {"damage", "parity", "arrow", "format", "io"},
     "recovery": {"writer", "reader", "parity", "damage", "arrow", "format", "io"},
     "dataset": {"bulk", "recovery", "writer", "reader", "damage", "arrow", "format", "io"},
-    "bulk": {"recovery", "writer", "reader", "damage", "arrow", "format", "io"},
+    "bulk": {"recovery", "parity", "writer", "reader", "damage", "arrow", "format", "io"},
     "trevni": {"recovery", "writer", "reader", "damage", "arrow", "format", "io"},
     "engines": {"bulk", "dataset", "reader", "damage", "arrow", "format", "io", ""},
     "dask": {"bulk", "dataset", "recovery", "writer", "reader", "damage", "arrow", "format", "io", ""},

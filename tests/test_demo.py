@@ -86,6 +86,17 @@ def test_the_promise_holds(tmp_path: Path) -> None:
     assert "every value equals what was written" in done.stdout
 
 
+@pytest.mark.parametrize("rows", [300, 40_000])
+def test_rot_is_repaired(rows: int, demo: Demo, tmp_path: Path) -> None:
+    done = demo("--rot", "--rows", rows, "--keep", tmp_path / "kept", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert [(each["damage"], each["same"]) for each in done.document["repaired"]] == [
+        ("flip", True), ("zero", True), ("cut out", True), ("cut off", True),
+    ]  # fmt: skip
+    assert done.document["outcome"] == "held" and Path(done.document["repaired"][0]["output"]).exists()
+    assert demo("--rot", "--s3", "--bucket", "b").code == 2
+
+
 @pytest.mark.thorough
 def test_the_document(demo: Demo, tmp_path: Path) -> None:
     done = demo("--rows", 100_000, "--seed", 7, "--keep", tmp_path / "kept", "--json")

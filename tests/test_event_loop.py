@@ -29,6 +29,8 @@ from resilient_pq.off_event_loop import AT_ONCE, Turns, off_loop
 pytestmark = pytest.mark.no_cover
 
 ROWS = 20
+#: Names are imported when they are first asked for: here, and not where the loop runs.
+NAMES = [getattr(rpq, name) for name in rpq.__all__]
 Place = Callable[[str], Any]
 
 
@@ -186,6 +188,7 @@ sys.path.insert(0, sys.argv[2])
 import pytest
 from loop_watch import watched
 import resilient_pq as rpq
+from resilient_pq import check, check_many, open, recover_many  # here, not where the loop runs
 
 url, options = sys.argv[1], {}
 if url.startswith("s3"):

@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
-    "read": (38, 192),
-    "write": (58, 348),
-    "read with a filter": (56, 307),
-    "recover": (80, 422),
+    "read": (34, 164),
+    "write": (58, 350),
+    "read with a filter": (56, 309),
+    "recover": (81, 426),
 }
 
 

@@ -252,17 +252,48 @@ def test_a_forked_process_lets_go_of_what_it_inherited() -> None:
     assert (held[0] == 5).all()
 
 
-@pytest.mark.parametrize(
-    ("pages", "most"),
-    [(1 << 18, 512 * MiB), (1 << 21, 1024 * MiB), (1 << 30, 2048 * MiB), (-1, 512 * MiB), (None, 512 * MiB)],
-)
-def test_a_part_of_the_memory_stays_mapped(pages: int | None, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of 4 KiB; a system may not say how many it has."""
+NOWHERE = 9223372036854771712  # what the first version of control groups has where there is no limit
+MEMORY = 8 << 30
+LIMITS = {
+    "no groups": (None, {}, MEMORY),
+    "a machine that does not say": (None, {}, None),
+    "the second version": ("0::/a/b", {"a/b/memory.max": 5 << 20, "a/memory.max": "max"}, 5 << 20),
+    "a group around it": ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": 6 << 20}, 6 << 20),
+    "a softer limit": ("0::/a", {"a/memory.max": 6 << 20, "a/memory.high": 4 << 20}, 4 << 20),
+    "a container's root": ("0::/of/the/host", {"memory.max": 7 << 20}, 7 << 20),
+    "the first version": (
+        "9:cpu:/x\n4:memory,x:/a/b", {"memory/a/b/memory.limit_in_bytes": 8 << 20, "cpu/x/memory.max": 1}, 8 << 20,
+    ),
+    "a group around it in the first": (
+        "4:memory:/a/b", {"memory/a/b/memory.limit_in_bytes": NOWHERE, "memory/memory.limit_in_bytes": 9 << 20}, 9 << 20,
+    ),
+    "no limit": ("4:memory:/", {"memory/memory.limit_in_bytes": NOWHERE}, MEMORY),
+    "what means nothing": ("no\n0::/a\n4:memory", {"a/memory.max": "-3", "memory.max": "\xb2"}, MEMORY),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_the_memory_that_a_process_may_use(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, files, expected = LIMITS[case]
 
     def sysconf(name: str) -> int:
-        if pages is None:
+        if expected is None:
             raise ValueError("unrecognized configuration name")
-        return {"SC_PHYS_PAGES": pages, "SC_PAGE_SIZE": 4096}[name]
+        return {"SC_PHYS_PAGES": MEMORY // 4096, "SC_PAGE_SIZE": 4096}[name]
 
     monkeypatch.setattr(os, "sysconf", sysconf, raising=False)
-    assert memory_pool._most_mapped() == most
+    monkeypatch.setattr(memory_pool, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory_pool, "_OWN_GROUPS", tmp_path / "own")
+    if groups is not None:
+        (tmp_path / "own").write_text(groups)
+    for name, limit in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{limit}\n")
+    memory_pool.memory_limit.cache_clear()
+    try:
+        assert memory_pool.memory_limit() == expected
+        assert memory_pool.share_of_memory(8, 2048 * MiB) == max((expected or 4096 * MiB) // 8, 2 * MiB)
+    finally:
+        monkeypatch.undo()
+        memory_pool.memory_limit.cache_clear()

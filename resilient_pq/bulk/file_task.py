@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from resilient_pq.bulk.file_result import FileError, FileResult
+from resilient_pq.bulk.proof import ProofOrder
 from resilient_pq.bulk.scope import Place, shown_place
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores
@@ -38,6 +39,8 @@ class FileTask:
     near: tuple[Place, ...] = ()
     options: RecoverOptions = DEFAULT_RECOVER_OPTIONS
     refused: FileError | None = None
+    proof: ProofOrder | None = None
+    deep: bool = False
 
     @property
     def url(self) -> str:
@@ -51,19 +54,21 @@ class FileTask:
         return shown_place(self.source)
 
 
-async def check_one(url: Location, *, size: int | None = None, stores: Stores | None = None) -> FileResult:
+async def check_one(
+    url: Location, *, size: int | None = None, deep: bool = False, stores: Stores | None = None
+) -> FileResult:
     """Check a file; a `size` that is known to be small saves requests."""
     name = _name(url)
     async with _reached(stores, READING) as reached:
         try:
             place = await reached.reach(url)
             name = shown_place(place)
-            small = await _small(place, size)
+            small = None if deep else await _small(place, size)
             if small is not None:
                 report = await check_if_sound((small, place[1]))
                 if report is not None:
                     return FileResult("check", name, report)
-            return FileResult("check", name, await check(place))
+            return FileResult("check", name, await check(place, deep=deep))
         except Exception as error:
             return FileResult("check", name, error=FileError.of(error))
 
@@ -113,7 +118,7 @@ async def run_here(task: FileTask) -> FileResult:
     if task.refused is not None:
         return FileResult(task.verb, task.name, error=task.refused)
     if task.target is None:
-        return await check_one(task.source, size=task.size)
+        return await check_one(task.source, size=task.size, deep=task.deep)
     return await recover_one(task.source, task.target, task.options, schema_from=task.near, size=task.size)
 
 

@@ -50,6 +50,7 @@ class FileResults(AsyncIterator[FileResult]):
     Attributes:
         verb: "check" or "recover".
         require_checksums: Whether pages without a checksum are damage.
+        deep: Whether parity is computed again.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class FileResults(AsyncIterator[FileResult]):
             raise SchemaError(f"max_files is at least 1, and {max_files} is not")
         self.verb = verb
         self.require_checksums = False
+        self.deep = False
         self._tasks = tasks
         self._run = run
         # Other machines have their own memory.
@@ -121,7 +123,7 @@ class FileResults(AsyncIterator[FileResult]):
             await self._tasks.close()
 
     async def _run_one(self, task: FileTask) -> tuple[FileTask, FileResult]:
-        ready = await self._tasks.begin(task)
+        ready = replace(await self._tasks.begin(task), deep=self.deep)
         result = await (run_here if ready.refused is not None else self._run)(ready)
         if self.require_checksums and result.report is not None:
             result = replace(result, report=with_checksums_required(result.report))
@@ -141,6 +143,7 @@ def check_many(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     require_checksums: bool = False,
+    deep: bool = False,
     progress: RunProgress | None = None,
     run: RunFile = run_here,
 ) -> FileResults:
@@ -157,6 +160,7 @@ def check_many(
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         require_checksums: Count pages without a checksum as damage, as `check` does.
+        deep: Compute parity again, as `check` does.
         progress: Called after each file with what was counted so far.
         run: How one file is done, see `resilient_pq.bulk.many_files`.
 
@@ -175,7 +179,7 @@ def check_many(
     results = each_of_many(
         "check", urls, run, max_files=max_files, resume=resume, storage_options=storage_options, progress=progress
     )
-    results.require_checksums = require_checksums
+    results.require_checksums, results.deep = require_checksums, deep
     return results
 
 

@@ -35,6 +35,7 @@ class CheckSelection:
     ending: str
     quarantine: str | None
     require_checksums: bool
+    deep: bool
 
     @property
     def is_any(self) -> bool:
@@ -50,8 +51,8 @@ class CheckSelection:
         if options.scheduler is not None or options.resume is not None:
             hint = "a journal does not name again what it has as damaged"
             raise OptionError("--quick, --list and --quarantine take neither --scheduler nor --resume", hint=hint)
-        if self.quick and self.require_checksums:
-            raise OptionError("--quick reads no pages: it cannot see whether they have checksums")
+        if self.quick and (self.require_checksums or self.deep):
+            raise OptionError("--quick reads no pages: it goes with neither --require-checksums nor --deep")
 
 
 async def check_selected(output: Output, urls: Sequence[str], selection: CheckSelection, options: ManyOptions) -> int:
@@ -83,6 +84,7 @@ async def check_selected(output: Output, urls: Sequence[str], selection: CheckSe
             results = rpq.check_many(
                 urls[0] if len(urls) == 1 else urls,
                 require_checksums=selection.require_checksums,
+                deep=selection.deep,
                 max_files=options.max_files or DEFAULT_MAX_FILES,
                 storage_options=output.reached.options,
                 progress=many.update_meter(meter),

@@ -41,6 +41,10 @@ def check(
     require_checksums: Annotated[
         bool, typer.Option("--require-checksums", help="Count pages without a checksum as damage: exit status 1.")
     ] = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Compare every byte with the sidecar beside it, and compute its parity again."),
+    ] = False,
     quick: Annotated[
         bool,
         typer.Option(
@@ -77,7 +81,7 @@ def check(
     --json prints a document for each file as a line, and one of all as the last.
     """
     options = ManyOptions(resume, max_files, scheduler, workers_timeout)
-    selection = CheckSelection(quick, list_names, "\0" if null else "\n", quarantine, require_checksums)
+    selection = CheckSelection(quick, list_names, "\0" if null else "\n", quarantine, require_checksums, deep)
 
     async def work(output: Output) -> int:
         if selection.is_any:
@@ -85,20 +89,21 @@ def check(
         return await many.run_one_or_many(
             urls,
             output.reached,
-            one=lambda: _check(output, urls[0], require_checksums),
-            many=lambda: _check_many(output, urls, options, require_checksums),
+            one=lambda: _check(output, urls[0], selection),
+            many=lambda: _check_many(output, urls, options, selection),
             surely_many=resume is not None or scheduler is not None,
         )
 
     return run(work, urls)
 
 
-async def _check(output: Output, url: str, require_checksums: bool) -> int:
+async def _check(output: Output, url: str, selection: CheckSelection) -> int:
     async with stdin_as_file(url) as source:
         with output.progress("checking") as meter:
             report = await rpq.check(
                 source,
-                require_checksums=require_checksums,
+                require_checksums=selection.require_checksums,
+                deep=selection.deep,
                 storage_options=output.reached.options,
                 progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
             )
@@ -108,7 +113,7 @@ async def _check(output: Output, url: str, require_checksums: bool) -> int:
     return report.exit_code
 
 
-async def _check_many(output: Output, urls: list[str], options: ManyOptions, require_checksums: bool) -> int:
+async def _check_many(output: Output, urls: list[str], options: ManyOptions, selection: CheckSelection) -> int:
     more_to_be_had = False
 
     def look(result: rpq.FileResult) -> None:
@@ -122,7 +127,8 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions, req
                 named[0] if len(urls) == 1 else named,
                 max_files=worker.max_files,
                 resume=options.resume,
-                require_checksums=require_checksums,
+                require_checksums=selection.require_checksums,
+                deep=selection.deep,
                 storage_options=output.reached.options,
                 progress=many.update_meter(meter),
                 run=worker.run,

@@ -4,61 +4,50 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import ModuleType
-from typing import Annotated, Any, cast
+from importlib import import_module
+from typing import Annotated, Any, Final, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from resilient_pq.cli import (
-    cat_verb,
-    check_verb,
-    convert_verb,
-    metadata_verb,
-    parity,
-    recover_verb,
-    resume_verb,
-    seal_verb,
-    uploads,
-    write_verb,
-)
-from resilient_pq.cli.demo import demo_verb
+from resilient_pq.cli import uploads
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.inspect import inspect_verb
 from resilient_pq.cli.interrupts import leave_when_interrupted
 from resilient_pq.cli.output.output_streams import OutputClosedError, cannot_write, hold_numbers, write_text
-from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.rows import count_verb, diff_verb, head_verb, schema_verb, stats_verb
 from resilient_pq.errors import StoreError
-from resilient_pq.format import kernels
-from resilient_pq.io.location import scrubbed
-from resilient_pq.version import __version__
 
 #: A command that cannot be understood. Typer brings its own click or uses the one installed; both have this class.
 UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
-#: A verb of a group is called by both words.
-VERBS = (
-    write_verb,
-    resume_verb,
-    convert_verb,
-    cat_verb,
-    head_verb,
-    schema_verb,
-    count_verb,
-    stats_verb,
-    diff_verb,
-    inspect_verb,
-    check_verb,
-    recover_verb,
-    seal_verb,
-    *parity.VERBS,
-    metadata_verb,
-    *uploads.VERBS,
-    demo_verb,
-)
+#: For each verb, in the order of the help: its module, which is imported when it runs, and how its help begins.
+VERBS: Final[Mapping[str, tuple[str, str]]] = {
+    "write": ("write_verb", "Write rows to resilient Parquet files."),
+    "resume": ("resume_verb", "Go on with an unfinished file."),
+    "convert": ("convert_verb", "Make a resilient Parquet file of a Trevni file."),
+    "cat": ("cat_verb", "Print rows as JSON lines, CSV, Arrow or Parquet."),
+    "head": ("rows.head_verb", "Show the first rows as a table."),
+    "schema": ("rows.schema_verb", "Print the schema, as Parquet writes it."),
+    "count": ("rows.count_verb", "Print the number of rows."),
+    "stats": ("rows.stats_verb", "Show type, nulls, bounds, encodings and size of each column."),
+    "diff": ("rows.diff_verb", "Compare two files: schema, metadata, number of rows, values."),
+    "inspect": ("inspect.inspect_verb", "Show what a file is made of."),
+    "check": ("check_verb", "Find damage, and print what to run next."),
+    "recover": ("recover_verb", "Keep what is whole of a damaged file, in a new one."),
+    "seal": ("seal_verb", "Give a file of another writer checksums and records."),
+    "protect": ("parity.protect_verb", "Write parity beside files, for `rpq repair`."),
+    "repair": ("parity.repair_verb", "Rebuild a file from its sidecar, bit for bit."),
+    "scrub": ("parity.scrub_verb", "Prove that objects are as they were, within a budget."),
+    "metadata": ("metadata_verb", "Write the summary of a folder of Parquet files."),
+    "uploads list": ("uploads.listing", "List uploads that were left open, oldest first."),
+    "uploads complete": ("uploads.complete", "Make an object of an upload that was left open."),
+    "uploads show": ("uploads.show", "Show what completing or resuming would find."),
+    "uploads abort": ("uploads.abort", "Drop uploads that were left open, and what they hold."),
+    "demo": ("demo.demo_verb", "Write, kill the writer half-way, recover, compare."),
+}
+#: The names of verbs before.
+_BEFORE: Final = {"uploads resume-info": "uploads.show"}
 
 _SETTINGS: dict[str, Any] = {
     "add_completion": True,
@@ -68,18 +57,41 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-class _InOrder(TyperGroup):
-    """Lists verbs in the order of `VERBS`, their groups among them; Typer puts groups first."""
+class _Verbs(TyperGroup):
+    """Lists the verbs that begin with some words in the order of `VERBS`, and imports the one that is called."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """First words, each once."""
-        return list(dict.fromkeys(verb.NAME.split()[0] for verb in VERBS))
+    words = ""
+
+    def __init__(self, **settings: Any) -> None:
+        """Have the groups of longer verbs, and commands that are no more than listed."""
+        super().__init__(**settings)
+        groups, self.commands = self.commands, {}
+        for name, (_, says) in VERBS.items():
+            if name.startswith(self.words):
+                word = name[len(self.words) :].split()[0]
+                self.commands.setdefault(word, groups.get(word) or TyperCommand(word, help=says))
+        self._imported: dict[str, Any] = {}
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A verb with all that it takes."""
+        verb = self.words + cmd_name
+        if verb in VERBS or verb in _BEFORE:
+            return self._imported.setdefault(cmd_name, _command(verb))
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the verbs without importing them."""
+        TyperGroup(commands=dict(self.commands)).format_commands(ctx, formatter)
+
+
+class _Uploads(_Verbs):
+    words = f"{uploads.NAME} "
 
 
 app = typer.Typer(
     **_SETTINGS,
     name="rpq",
-    cls=_InOrder,
+    cls=_Verbs,
     no_args_is_help=True,
     epilog="\b\nA file in three steps:\n"
     "  rpq write flights.csv flights.parquet\n"
@@ -93,6 +105,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from resilient_pq.format import kernels  # noqa: PLC0415 (no other help needs it)
+        from resilient_pq.version import __version__  # noqa: PLC0415
+
         write_text(f"rpq {__version__} (kernels: {kernels.described()})\n")
         raise typer.Exit
 
@@ -112,22 +127,25 @@ def rpq(
     """Parquet files that survive the crash of their writer, the loss of their tail and the rot of their bytes.
 
     Results go to stdout, progress and hints to stderr. No verb ever asks a question, and none changes the file
-    it reads, but for `rpq repair --in-place`; `rpq check --quarantine` moves files.
+    it reads, but for `rpq repair --in-place` and `rpq scrub --heal`; `rpq check --quarantine` moves files.
     """
 
 
-def _add(program: typer.Typer, verb: ModuleType) -> None:
-    """Make a verb a command, called by its last word: the function is named as all of them."""
-    function = getattr(verb, verb.NAME.replace(" ", "_").replace("-", "_"))
-    program.command(verb.NAME.split()[-1], epilog=verb.EPILOG)(function)
+def _command(verb: str) -> Any:
+    """The command of a verb, called by its last word: its function is named as all of them."""
+    module = import_module(f"resilient_pq.cli.{VERBS[verb][0] if verb in VERBS else _BEFORE[verb]}")
+    function: Callable[..., int] = getattr(module, verb.replace(" ", "_").replace("-", "_"))
+    program = typer.Typer(**{**_SETTINGS, "add_completion": False})
+    program.command(verb.rsplit(maxsplit=1)[-1], epilog=module.EPILOG)(function)
+    return typer.main.get_command(program)
 
 
-_groups = {"": app, uploads.NAME: typer.Typer(**_SETTINGS, no_args_is_help=True)}
-for _verb in VERBS:
-    _add(_groups[_verb.NAME.rpartition(" ")[0]], _verb)
-#: The name of `uploads show` before.
-_groups[uploads.NAME].command("resume-info", hidden=True, epilog=uploads.show.EPILOG)(uploads.show.uploads_resume_info)
-app.add_typer(_groups[uploads.NAME], name=uploads.NAME, help=uploads.HELP, epilog=uploads.EPILOG)
+app.add_typer(
+    typer.Typer(**_SETTINGS, cls=_Uploads, no_args_is_help=True),
+    name=uploads.NAME,
+    help=uploads.HELP,
+    epilog=uploads.EPILOG,
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -137,24 +155,23 @@ def run(arguments: Sequence[str]) -> int:
 
 def _verb_of(arguments: Sequence[str]) -> str:
     """The verb that a command line names; its group where it names no more, and "rpq" where it names none."""
-    names = {verb.NAME for verb in VERBS}
     words = iter(arguments)
-    first = next((word for word in words if word in {name.split()[0] for name in names}), "rpq")
-    return next((f"{first} {word}" for word in words if f"{first} {word}" in names), first)
+    first = next((word for word in words if word in {name.split()[0] for name in VERBS}), "rpq")
+    return next((f"{first} {word}" for word in words if f"{first} {word}" in VERBS), first)
 
 
 def run_alone(verb: str, arguments: Sequence[str], *, name: str) -> int:
     """Run one verb as a program of its own, called `name` in its help, and return the exit code."""
-    module = next(module for module in VERBS if verb == module.NAME)
-    program = typer.Typer(**_SETTINGS)
-    _add(program, module)
-    return _run(program, arguments, name=name, verb=verb)
+    return _run(_command(verb).main, arguments, name=name, verb=verb)
 
 
-def _run(program: typer.Typer, arguments: Sequence[str], *, name: str, verb: str) -> int:
+def _run(program: Callable[..., Any], arguments: Sequence[str], *, name: str, verb: str) -> int:
     try:
         code = program(list(arguments), prog_name=name, standalone_mode=False)
     except UsageError as error:
+        from resilient_pq.cli.output.verb_output import Output  # noqa: PLC0415 (most command lines are understood)
+        from resilient_pq.io.location import scrubbed  # noqa: PLC0415
+
         # Typer quotes what pydantic says of a value.
         message = re.sub(r"Input should be ([^,\n]*)(, unable to parse.*)?", r"it must be \1", error.message)  # type: ignore[attr-defined]
         error.message = scrubbed(message.replace("Value error, ", ""))  # type: ignore[attr-defined]
@@ -168,6 +185,8 @@ def _run(program: typer.Typer, arguments: Sequence[str], *, name: str, verb: str
     except OSError as error:
         ours = error if isinstance(error, StoreError) else cannot_write(error)
         if isinstance(ours, StoreError):
+            from resilient_pq.cli.output.verb_output import Output  # noqa: PLC0415
+
             Output(verb).failed(ours)
         return ExitCode.STORE
     return code if isinstance(code, int) else ExitCode.SOUND

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from inspect import Parameter
 from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
@@ -18,6 +19,8 @@ from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Values that columns can have of their own, by how the help calls them.
+_BY_COLUMN: Final = {"CODEC": str, "LEVEL": int}
 #: How each option is shown, by its name.
 _SHOWN: Final = {**shown_options(EncoderOptions), **shown_options(WriteOptions)}
 
@@ -60,6 +63,9 @@ def _parameter(name: str, help: OptionHelp) -> Parameter:
     if help.metavar == "SIZE":
         shown: Any = size_option(flag, help.text)
         default = None if default is None else _size(default)
+    elif help.metavar in _BY_COLUMN:
+        kind, parser = str | None, partial(_by_column, _BY_COLUMN[help.metavar])
+        shown = typer.Option(flag, metavar=help.metavar, parser=parser, help=help.text)
     elif kind is bool:
         shown = typer.Option(flag, help=help.text)
     else:
@@ -71,6 +77,17 @@ def _parameter(name: str, help: OptionHelp) -> Parameter:
     return Parameter(
         _argument(name, help), Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=Annotated[kind, shown]
     )
+
+
+def _by_column(of: type[str] | type[int], text: Any) -> Any:
+    """One value, or a dict for ``COLUMN=VALUE,COLUMN=VALUE``."""
+    try:
+        if "=" not in str(text):
+            return of(text)
+        named = (part.rpartition("=") for part in text.split(","))
+        return {name.strip(): of(value) for name, _, value in named}
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number, nor COLUMN=NUMBER,...") from None
 
 
 def _size(num_bytes: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from distributed import Client, default_client
 
-from resilient_pq.blocking import BlockingResults
+from resilient_pq.blocking_streams import BlockingResults
 from resilient_pq.bulk.file_task import RunFile, run_here
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, FileResults, RunProgress, check_many, recover_many
 from resilient_pq.dask.on_cluster import OnCluster

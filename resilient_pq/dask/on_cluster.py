@@ -21,7 +21,7 @@ from distributed import Client, Event, Future, KilledWorker
 from resilient_pq.bulk.file_result import FileError, FileResult
 from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.scope import Scope
-from resilient_pq.dask.one_batch import FileOrder, TaskBatch, do_batch
+from resilient_pq.dask.one_batch import AT_ONCE, FileOrder, TaskBatch, do_batch
 from resilient_pq.dask.serialized_row_group import Location, location_of
 from resilient_pq.dask.workers import Workers
 from resilient_pq.errors import SchemaError, StoreError, Where
@@ -154,7 +154,11 @@ class OnCluster:
     async def _order(self, task: FileTask) -> FileOrder:
         url = location_of(*task.source)
         if task.target is None:
-            return FileOrder(task.verb, url, task.size)
+            proof = task.proof
+            if proof is not None and proof.bytes_per_second is not None:  # of all that are read at one time
+                at_once = self._most_lanes // _TASKS_EACH * AT_ONCE
+                proof = replace(proof, bytes_per_second=proof.bytes_per_second / at_once)
+            return FileOrder(task.verb, url, task.size, proof=proof, deep=task.deep)
         if task.options.on_damage == "columns":
             raise SchemaError(
                 'on_damage="columns" is not done on a cluster: how many outputs a file has is not known before',

@@ -15,6 +15,7 @@ from typing import Any
 
 from resilient_pq.bulk.file_result import FileError, FileResult
 from resilient_pq.bulk.file_task import check_one, recover_one
+from resilient_pq.bulk.proof import ProofOrder, prove_one
 from resilient_pq.dask.serialized_row_group import Location, with_errors_detached
 from resilient_pq.dask.task_events import is_set, set_event
 from resilient_pq.errors import ResilientPQError
@@ -24,14 +25,14 @@ from resilient_pq.loop_portal import portal
 from resilient_pq.recovery.recover_options import RecoverOptions
 
 #: Files of a batch that are looked at at one time: those of an object store are mostly waited for.
-_AT_ONCE = 4
+AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class FileOrder:
     """What is to be done with one file."""
 
-    verb: str  # "check" or "recover"
+    verb: str  # "check", "recover" or "scrub"
     url: Location
     size: int | None = None  # its bytes; None where nobody asked
     dst: Location | None = None  # where the output of a recovery goes
@@ -39,6 +40,8 @@ class FileOrder:
     options: RecoverOptions | None = None
     is_free: bool = False  # whether nothing was at the place of the output before the run
     not_ours: frozenset[str] = frozenset()  # the uploads and the partial files that were open there before the run
+    proof: ProofOrder | None = None  # what a scrub knows of it
+    deep: bool = False  # whether a check computes parity again
 
     @property
     def name(self) -> str:
@@ -71,7 +74,7 @@ async def _all(batch: TaskBatch, *, again: bool) -> list[FileResult]:
     retry = READING if all(order.dst is None for order in batch.orders) else WRITING
     stores = Stores(batch.source, retry)
     outputs = stores if batch.output is None else Stores(batch.output, retry)
-    turns = asyncio.Semaphore(_AT_ONCE)
+    turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(order: FileOrder) -> FileResult:
         async with turns:
@@ -85,8 +88,10 @@ async def _all(batch: TaskBatch, *, again: bool) -> list[FileResult]:
 
 
 async def _one(order: FileOrder, stores: Stores, outputs: Stores, *, again: bool) -> FileResult:
+    if order.proof is not None:
+        return await prove_one(order.url, order.proof, stores)
     if order.dst is None or order.options is None:
-        return await check_one(order.url, size=order.size, stores=stores)
+        return await check_one(order.url, size=order.size, deep=order.deep, stores=stores)
     options = order.options
     if again:
         try:

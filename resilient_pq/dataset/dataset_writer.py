@@ -145,7 +145,7 @@ class DatasetWriter(WriterLifecycle):
             before, buffered = file.writer.num_rows, file.writer.num_bytes_buffered
             piece = rows.slice(start, start + count)
             try:
-                await file.writer.write(piece)
+                await file.writer._write(piece)  # the rows of all files are kept together
             except FileFullError:
                 start += file.writer.num_rows - before
                 self._note_published(partition)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from resilient_pq.arrow.c_stream import checked
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.types.field import Field
+from resilient_pq.blocking_streams import BlockingBatches
 from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.engines.pushdown import Alternatives
@@ -112,8 +113,6 @@ class Scan:
     def _tables(
         self, columns: list[str] | None, filters: Alternatives | None, limit: int | None, batch_rows: int | None
     ) -> Iterator[Table]:
-        from resilient_pq.blocking import BlockingBatches  # noqa: PLC0415 (it imports this module)
-
         batches = self._dataset.batches(
             batch_rows or _BATCH_ROWS, columns, filters=filters, limit=limit, strings="view"
         )
@@ -123,8 +122,6 @@ class Scan:
                 yield checked(table, declared)
 
     def _stream(self, columns: list[str] | None, filters: Alternatives | None) -> Any:
-        from resilient_pq.blocking import BlockingBatches  # noqa: PLC0415 (it imports this module)
-
         return BlockingBatches(self._dataset.batches(_BATCH_ROWS, columns, filters=filters))
 
 

@@ -7,7 +7,7 @@ import shutil
 from typing import Any
 
 from resilient_pq.errors import NotFoundError, RangeError, SchemaError, UnsupportedError, Where
-from resilient_pq.io.local_store import in_thread
+from resilient_pq.io.local_store import LocalStore, in_thread
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.protocols import Capabilities
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
@@ -138,13 +138,46 @@ def store_of(file: Any) -> tuple[Any, str]:
             f"a file cannot be an object of type {type(file).__name__}",
             hint="name a path or a URL, or pass bytes, a binary file, or a pair of a store and a key",
         )
-    if _is_of_fsspec(file):
-        from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415 (fsspec takes long to import)
-
-        return FsspecStore(file.fs), file.path
-    return FileObjectStore(file), KEY
+    return _store_in_fsspec(file.fs, file.path) if _is_of_fsspec(file) else (FileObjectStore(file), KEY)
 
 
 def _is_of_fsspec(file: object) -> bool:
     """Whether this is an ``OpenFile`` or an open file of fsspec, which know their file system and their path."""
     return hasattr(file, "fs") and isinstance(getattr(file, "path", None), str)
+
+
+def in_filesystem(filesystem: Any, path: Any) -> Any:
+    """A path in a file system of fsspec or pyarrow, as something that `store_of` knows, or as a local path.
+
+    Raises:
+        UnsupportedError: It is no such file system.
+    """
+    filesystem = getattr(getattr(filesystem, "handler", None), "fs", filesystem)  # pyarrow's wrapper of fsspec
+    if hasattr(filesystem, "type_name"):
+        if filesystem.type_name == "local":
+            return path
+        from fsspec.implementations.arrow import ArrowFSWrapper  # noqa: PLC0415 (fsspec takes long to import)
+
+        filesystem = ArrowFSWrapper(filesystem)
+    if not hasattr(filesystem, "open") or not hasattr(filesystem, "protocol"):
+        raise UnsupportedError(
+            f"filesystem is a {type(filesystem).__name__}, and no file system of fsspec or pyarrow",
+            hint="leave it out and name a URL such as s3://bucket/key",
+        )
+    from fsspec.core import OpenFile  # noqa: PLC0415
+
+    return OpenFile(filesystem, filesystem._strip_protocol(os.fspath(path)))
+
+
+def _store_in_fsspec(filesystem: Any, path: str) -> tuple[Any, str]:
+    """Our own store where a file system of fsspec is local or S3, as these keep the rows of a writer that is killed."""
+    kinds = {filesystem.protocol} if isinstance(filesystem.protocol, str) else {*filesystem.protocol}
+    if "local" in kinds:
+        return LocalStore(), path
+    if "s3" in kinds and filesystem.async_impl:
+        from resilient_pq.io.s3.s3_store import S3Store  # noqa: PLC0415 (so do its clients)
+
+        return S3Store(filesystem.storage_options), path
+    from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415
+
+    return FsspecStore(filesystem), path

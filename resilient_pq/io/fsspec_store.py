@@ -72,6 +72,9 @@ class FsspecStore(SpooledStore):
         self._attempts = Attempts(retry, lambda: limiter, lambda: self.name)
         self._asynchronous = bool(getattr(filesystem, "async_impl", False) and filesystem.asynchronous)
         self._prefix = prefix
+        # The wrapper of pyarrow's file systems opens files that cannot seek where a range begins at 0.
+        of_pyarrow = hasattr(getattr(filesystem, "fs", None), "open_input_file")
+        self._read_options = {"seekable": True} if of_pyarrow else {}
         self._session: Any = None
 
     @classmethod
@@ -132,7 +135,8 @@ class FsspecStore(SpooledStore):
             raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=self._where(key))
         if start == end:
             return b""
-        data: bytes = await self._call_retrying("cannot read", "cat_file", key, start=start, end=end)
+        options = {"start": start, "end": end, **self._read_options}
+        data: bytes = await self._call_retrying("cannot read", "cat_file", key, **options)
         info = await self.head(key)
         if (info.size, info.etag) != (pin.size, pin.etag):
             raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
@@ -210,7 +214,7 @@ class FsspecStore(SpooledStore):
     def _writes_whole_objects(self) -> bool:
         """Whether an interrupted upload leaves nothing: object stores do, and those are the asynchronous ones."""
         inner = getattr(self._filesystem, "fs", None) or self._filesystem
-        return bool(getattr(inner, "async_impl", False)) or "memory" in inner.protocol
+        return bool(getattr(inner, "async_impl", False)) or "memory" in getattr(inner, "protocol", ())
 
     async def _call_retrying(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives that may be called again; the last of its arguments is the key."""

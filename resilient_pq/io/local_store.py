@@ -19,6 +19,7 @@ import numpy as np
 from aiofiles.os import wrap
 
 from resilient_pq import memory_pool
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import AlreadyExistsError, ObjectChangedError, RangeError, StoreError, Where
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 from resilient_pq.io.local_sink import LocalSink
@@ -323,6 +324,21 @@ class PinnedFile(OpenObject):
             self._check_version()  # afterwards, for it may be written to while it is read
         return data
 
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """The bytes of each range, all in memory that they share."""
+        if not ranges or not all(0 <= wanted.start <= wanted.end <= self.pin.size for wanted in ranges):
+            return super().read_ranges(ranges)
+        memory = memory_pool.empty((sum([wanted.end - wanted.start for wanted in ranges]),), np.uint8).data
+        whole, filled, found = memory.toreadonly(), 0, []
+        with explained("cannot read", self.path):
+            for wanted in ranges:
+                end = filled + wanted.end - wanted.start
+                _fill_exactly(self._file, self.path, wanted.start, memory[filled:end])
+                found.append(whole[filled:end])
+                filled = end
+            self._check_version()
+        return found
+
     def _check_version(self) -> None:
         status = os.fstat(self._file.fileno())
         same = status.st_size >= self.pin.size if self._version is None else self._version.is_that_of(status)
@@ -342,13 +358,17 @@ def _read_exactly(file: FileIO, path: str, start: int, end: int) -> memoryview:
     """The bytes from `start` up to `end`, or an error: the file was cut while it was read."""
     # They are read and never mapped: of a mapped file that is cut, reading is the end of the process.
     data = memory_pool.empty((end - start,), np.uint8).data
+    _fill_exactly(file, path, start, data)
+    return data.toreadonly()
+
+
+def _fill_exactly(file: FileIO, path: str, start: int, data: memoryview) -> None:
     filled = 0
     while filled < len(data):
         count = _read_at(file, data[filled:], start + filled)
         if not count:
             raise ObjectChangedError("the file became shorter while it was read", where=Where(key=path))
         filled += count
-    return data.toreadonly()
 
 
 def _read_at(file: FileIO, into: memoryview, offset: int) -> int:

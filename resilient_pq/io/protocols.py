@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, UnsupportedError, Where
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
 from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, names_of
@@ -59,6 +60,10 @@ class OpenObject(Protocol):
             ObjectChangedError: The object is no longer the pinned version.
             RangeError: The range lies beyond its size.
         """
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """The bytes of each of several ranges; raises what `read` does."""
+        return [self.read(wanted.start, wanted.end) for wanted in ranges]
 
     @abstractmethod
     def close(self) -> None:
@@ -123,6 +128,11 @@ class ReadStore(Protocol):
         It blocks. It raises `ObjectChangedError` where the object is another version, and `NotFoundError`.
         """
         return None
+
+    @property
+    def rereads(self) -> int:
+        """How many times bytes that do not fit their checksum are read again before they are taken to be damaged."""
+        return 1
 
     @abstractmethod
     async def head(self, key: str) -> ObjectInfo:

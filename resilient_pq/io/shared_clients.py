@@ -11,9 +11,10 @@ import atexit
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from resilient_pq.errors import StoreError
 
@@ -86,6 +87,22 @@ def _frozen(value: object) -> Hashable:
     return type(value), value
 
 
+#: Clients that are used for a while in place of those that are shared, by who borrowed these.
+_apart: ContextVar[dict[object, SharedClient] | None] = ContextVar("resilient_pq_clients_apart", default=None)
+
+
+@asynccontextmanager
+async def new_connections() -> AsyncIterator[None]:
+    """Within the block, stores use clients and connections that were not used before, and are closed at its end."""
+    made: dict[object, SharedClient] = {}
+    token = _apart.set(made)
+    try:
+        yield
+    finally:
+        _apart.reset(token)
+        await asyncio.gather(*(client.close() for client in made.values()))
+
+
 class _Loan:
     """A client, and how many stores use it."""
 
@@ -112,6 +129,10 @@ class Borrowed(Generic[Client]):
         """What is shared; a StoreError where it was given back, and in another event loop."""
         if self._closed:
             raise StoreError("the store is closed")
+        if (apart := _apart.get()) is not None:
+            if self not in apart:
+                apart[self] = self._make()
+            return cast("Client", apart[self])
         if self._clients is None or self._loan is None:
             self._clients = _loops.of_running()
             self._loan = self._clients.lend(self._key(), self._make)
@@ -145,6 +166,9 @@ class _ClientsOfLoop:
             yield
         finally:
             _loops.forget(self.loop)
+            await asyncio.sleep(0)  # other generators that end with the loop begin to do so
+            if last := [task for task in _last_work if task.get_loop() is self.loop]:
+                await asyncio.wait(last)
             await self.close()
 
     def lend(self, key: ClientKey, make: Callable[[], Any]) -> _Loan:
@@ -172,6 +196,22 @@ class _ClientsOfLoop:
         for one in self.lent.values():
             one.client.abandon()
         self.lent.clear()
+
+
+#: Tasks that need the clients of their loop before it ends.
+_last_work: set[asyncio.Task[Any]] = set()
+
+
+@contextmanager
+def clients_needed() -> Iterator[None]:
+    """Have the clients stay open for what the current task does at the end of its event loop."""
+    task = asyncio.current_task()
+    assert task is not None
+    _last_work.add(task)
+    try:
+        yield
+    finally:
+        _last_work.discard(task)
 
 
 class _Loops:

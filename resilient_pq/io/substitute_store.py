@@ -11,7 +11,7 @@ from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 
 
 class SubstituteStore(ReadStore):
-    """A store with other bytes for one object of another store, which the caller closes."""
+    """A store with other bytes for one object of another store, which the caller closes; others are read there."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, size: int) -> None:
         """Stand for a store; the object has `size` bytes here."""
@@ -38,18 +38,22 @@ class SubstituteStore(ReadStore):
         return self._store.address_of(key)
 
     async def head(self, key: str) -> ObjectInfo:
-        """The object with the size that it has here."""
-        return replace(self._info, size=self._size)
+        """What an object is; the one that is stood for has the size that it has here."""
+        return replace(self._info, size=self._size) if key == self._info.key else await self._store.head(key)
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """The last bytes."""
+        if key != self._info.key:
+            return await self._store.read_tail(key, size)
         start = max(self._size - size, 0)
         info = await self.head(key)
         data = await self.read_range(key, start, self._size, pin=info)
         return ObjectTail(info, start, data)
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
-        """Bytes of the object."""
+        """Bytes of an object."""
+        if key != self._info.key:
+            return await self._store.read_range(key, start, end, pin=pin)
         if not 0 <= start <= end <= self._size:
             raise RangeError(f"bytes {start:,} to {end:,} lie outside of it", where=Where(key=self.url_of(key)))
         return await self._read(key, start, end)

@@ -9,6 +9,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, StoreError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
+from resilient_pq.parity.group_shape import SMALL_BLOCK_BYTES
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
@@ -20,8 +21,9 @@ log = logging.getLogger("resilient_pq.parity")
 
 @dataclass(frozen=True, slots=True)
 class ExaminedBlocks:
-    """Blocks that are not whole in their place, and those of them that can be had all the same."""
+    """Blocks that were compared, those that are not whole in their place, and those of them that can be had anyway."""
 
+    num_blocks: int
     num_damaged: int
     num_repairable: int
 
@@ -69,12 +71,17 @@ class HealedStore(SubstituteStore):
             return None
         return cls(store, info, ProtectedFile(sidecar, data, sidecar.member_number(info.key)))
 
-    async def examine(self) -> ExaminedBlocks | None:
-        """Compare all blocks of the object with their checksums; None where a sidecar has a copy instead of them."""
+    async def examine(self) -> ExaminedBlocks:
+        """Compare all blocks of the object with their checksums, or with the copy in a sidecar."""
         if self.file.mirror is not None:
-            return None
+            size, mirror = SMALL_BLOCK_BYTES, self.file.mirror
+            data = await self._store.read_range(self._info.key, 0, self._info.size, pin=self._info)
+            places = range(0, max(len(mirror), len(data)), size)
+            damaged = sum(mirror[at : at + size] != data[at : at + size] for at in places)
+            return ExaminedBlocks(len(places), damaged, damaged)
         await self.file.examine()
-        return ExaminedBlocks(self.file.num_damaged, self.file.num_damaged - self.file.num_not_rebuilt)
+        num_blocks = sum(len(group.lost) for group in self.file.groups)
+        return ExaminedBlocks(num_blocks, self.file.num_damaged, self.file.num_damaged - self.file.num_not_rebuilt)
 
     @property
     def num_blocks_rebuilt(self) -> int:

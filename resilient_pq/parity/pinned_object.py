@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
+import xxhash
+
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import Where, located
 from resilient_pq.io import ObjectInfo, ReadStore
+from resilient_pq.units import MiB
+
+#: Bytes of an object that are read at a time; the next are read while the caller has these.
+_PIECE_BYTES = 8 * MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +50,28 @@ class PinnedObject:
         if not place.size:
             return memoryview(b"")
         return memoryview(await self.store.read_range(self.key, place.start, place.end, pin=self.info))
+
+    async def pieces(self) -> AsyncGenerator[memoryview, None]:
+        """All bytes in order; the next are read while the caller has the last."""
+        size = self.info.size
+        ranges = [ByteRange(at, min(at + _PIECE_BYTES, size)) for at in range(0, size, _PIECE_BYTES)]
+        following = asyncio.ensure_future(self.read(ranges[0])) if ranges else None
+        try:
+            for number in range(len(ranges)):
+                assert following is not None
+                with located(Where(key=self.url)):
+                    piece = await following
+                if number + 1 < len(ranges):
+                    following = asyncio.ensure_future(self.read(ranges[number + 1]))
+                yield piece
+        finally:
+            if following is not None:
+                following.cancel()
+
+    async def digest(self) -> str:
+        """The xxh3-128 of all bytes."""
+        digest = xxhash.xxh3_128()
+        async with aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                await asyncio.to_thread(digest.update, piece)
+        return digest.hexdigest()

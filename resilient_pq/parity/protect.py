@@ -13,7 +13,7 @@ from typing import Any
 import xxhash
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import SchemaError, Where, located
+from resilient_pq.errors import SchemaError
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, RecordKind
 from resilient_pq.io import ObjectSink, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
@@ -31,10 +31,8 @@ from resilient_pq.parity.sidecar_index import (
     pack_trailer,
     padded,
 )
-from resilient_pq.units import KiB, MiB
+from resilient_pq.units import KiB
 
-#: Bytes of a file that are read at a time; the next are read while these are added up.
-_PIECE_BYTES = 8 * MiB
 #: Zeros between the copies of an index that no group is between, so that one damaged sector is not the end of both.
 _BETWEEN_INDEXES = 4 * KiB
 
@@ -219,23 +217,12 @@ class _Sidecar:
         """The bytes of all files, each filled up with zeros; the next are read while the caller has the last."""
         done, total = 0, sum(source.info.size for source in self._sources)
         for source, digest in zip(self._sources, self._digests, strict=True):
-            size = source.info.size
-            with located(Where(key=source.url)):
-                ranges = [ByteRange(at, min(at + _PIECE_BYTES, size)) for at in range(0, size, _PIECE_BYTES)]
-                following = asyncio.ensure_future(source.read(ranges[0])) if ranges else None
-                try:
-                    for number in range(len(ranges)):
-                        assert following is not None
-                        piece = await following
-                        if number + 1 < len(ranges):
-                            following = asyncio.ensure_future(source.read(ranges[number + 1]))
-                        digest.update(piece)
-                        yield piece
-                        done += len(piece)
-                        if self._progress is not None:
-                            self._progress(done, total)
-                finally:
-                    if following is not None:
-                        following.cancel()
-            if zeros := padded(size) - size:
+            async with aclosing(source.pieces()) as pieces:
+                async for piece in pieces:
+                    digest.update(piece)
+                    yield piece
+                    done += len(piece)
+                    if self._progress is not None:
+                        self._progress(done, total)
+            if zeros := padded(source.info.size) - source.info.size:
                 yield memoryview(bytes(zeros))

@@ -60,6 +60,11 @@ class ProtectedFile:
         self._last_was_whole = True
 
     @property
+    def digest(self) -> str:
+        """The xxh3-128 of the file as a sidecar has it; empty of parity inside the file."""
+        return self.parity.index.members[self.number].digest
+
+    @property
     def num_damaged(self) -> int:
         """Blocks that are not whole in their place, of those that were compared."""
         return sum(group.num_damaged for group in self.groups)

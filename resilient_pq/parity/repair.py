@@ -8,13 +8,16 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import xxhash
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, RepairError, SchemaError, UnsupportedError, Where, located
-from resilient_pq.io import ReadStore, RetryPolicy, with_retry
+from resilient_pq.io import ObjectInfo, ReadStore, RetryPolicy, SinkOptions, WriteStore, with_retry
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, place_of
+from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
@@ -94,7 +97,8 @@ async def repair(
         with located(Where(key=store.url_of(key))):
             await _rebuild(file)
             if dst is None:
-                await _repair_in_place(key, file)
+                await _refuse_newer(file)
+                await _repair_in_place(file, file.digest)
                 output = store.url_of(key)
             else:
                 to_store, to_key = await stack.enter_async_context(place_of(dst, options))
@@ -113,6 +117,37 @@ async def repair(
         )
 
 
+async def rebuilt_digest(store: ReadStore, info: ObjectInfo) -> str | None:
+    """The digest that an object had by the parity inside it; None where that does not prove it."""
+    view = await HealedStore.find(store, info, thorough=True)
+    if view is None or not view.file.parity.is_inline:
+        return None
+    with suppress(RepairError):
+        await _rebuild(view.file)
+        return await _digest(view.file, "")
+    return None
+
+
+async def repair_here(store: WriteStore, info: ObjectInfo, digest: str) -> None:
+    """Rebuild an object in its own place, if its parity makes the bytes that have this digest.
+
+    Raises:
+        RepairError: It does not, there is none, or more is lost than it can rebuild.
+        ObjectChangedError: The object is another version by now.
+    """
+    view = await HealedStore.find(store, info, thorough=True)
+    if view is None or view.file.digest not in ("", digest):
+        raise RepairError("there is no parity of these bytes", where=Where(key=store.url_of(info.key)))
+    await _rebuild(view.file)
+    if isinstance(store, LocalStore):
+        await _repair_in_place(view.file, digest)
+        return
+    sink = await store.create(info.key, SinkOptions(if_match=info.etag))
+    async with completing(sink), aclosing(_repaired(view.file, digest)) as pieces:
+        async for piece in pieces:
+            await sink.write(piece)
+
+
 async def _prepare_in_place(store: ReadStore, key: str) -> None:
     """Carry out what an earlier repair has begun.
 
@@ -122,17 +157,25 @@ async def _prepare_in_place(store: ReadStore, key: str) -> None:
     if not isinstance(store, LocalStore):
         where = Where(key=store.url_of(key))
         raise UnsupportedError("only local files can be repaired in place", where=where, hint="name a new file")
-    await asyncio.to_thread(finish_in_place, key)
+    await asyncio.to_thread(finish_in_place, store.url_of(key))
 
 
-async def _repair_in_place(path: str, file: ProtectedFile) -> None:
+async def _refuse_newer(file: ProtectedFile) -> None:
+    """Refuse to replace a file by the copy in its sidecar where most of it is other."""
+    source, mirror = file.data.files[file.number], np.frombuffer(file.mirror or b"", np.uint8)
+    if source is not None and len(mirror):
+        there = np.frombuffer(await source.read(ByteRange(0, min(source.info.size, len(mirror)))), np.uint8)
+        if np.count_nonzero(there == mirror[: len(there)]) < len(mirror) // 2:
+            raise RepairError("most of it is other: it may be another version of the file", hint="name a new file")
+
+
+async def _repair_in_place(file: ProtectedFile, digest: str) -> None:
     """Write the rebuilt blocks into the file, when it is known that all of it is right then."""
-    if None in file.data.files or any(group.moved.any() for group in file.groups):
+    source = file.data.files[file.number]
+    if source is None or any(group.moved.any() for group in file.groups):
         raise RepairError("bytes of the file are missing, or lie in other places", hint="name a new file")
-    async with aclosing(_repaired(file)) as pieces:
-        async for _ in pieces:
-            pass
-    await asyncio.to_thread(write_in_place, path, file.place.size, list(file.changed()))
+    made = bytes.fromhex(await _digest(file, digest))
+    await asyncio.to_thread(write_in_place, source.url, source.info, file.place.size, made, list(file.changed()))
 
 
 async def _write_anew(target: Target, file: ProtectedFile, progress: Callable[[int, int], None] | None) -> None:
@@ -141,7 +184,7 @@ async def _write_anew(target: Target, file: ProtectedFile, progress: Callable[[i
         await check_other(source.address, target)
     await check_free(target)
     sink = await target.store.create(target.key, target.options)
-    async with completing(sink), aclosing(_repaired(file)) as pieces:
+    async with completing(sink), aclosing(_repaired(file, file.digest)) as pieces:
         async for piece in pieces:
             await sink.write(piece)
             if progress is not None:
@@ -166,7 +209,7 @@ async def _protected_file(
     raise NotFoundError(
         "there is no sidecar beside the file, and no parity in it",
         where=Where(key=store.url_of(key)),
-        hint="name a sidecar with --sidecar (sidecar=)",
+        hint='give sidecar="URL"',
     )
 
 
@@ -195,20 +238,28 @@ async def _rebuild(file: ProtectedFile) -> None:
         )
 
 
-async def _repaired(file: ProtectedFile) -> AsyncGenerator[memoryview, None]:
-    """The bytes of the file as they were written.
+async def _repaired(file: ProtectedFile, digest: str) -> AsyncGenerator[memoryview, None]:
+    """The bytes of the file as they were written; an empty digest fits any.
 
     Raises:
-        RepairError: They are not those that the parity was made of.
+        RepairError: They do not have the digest.
     """
-    member, digest = file.parity.index.members[file.number], xxhash.xxh3_128()
+    made = xxhash.xxh3_128()
     async with aclosing(file.pieces(file.place)) as pieces:
         async for piece in pieces:
-            digest.update(piece)
+            made.update(piece)
             yield piece
-    if member.digest and digest.hexdigest() != member.digest:
+    if digest and made.hexdigest() != digest:
         raise RepairError(
             "the blocks are whole, and the file is not the one that the sidecar was made of",
             where=Where(key=file.parity.source.url),
             hint="make a new sidecar with rpq protect",
         )
+
+
+async def _digest(file: ProtectedFile, digest: str) -> str:
+    made = xxhash.xxh3_128()
+    async with aclosing(_repaired(file, digest)) as pieces:
+        async for piece in pieces:
+            made.update(piece)
+    return made.hexdigest()

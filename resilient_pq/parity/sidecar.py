@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -110,19 +111,24 @@ async def _read(source: PinnedObject) -> Sidecar:
         index = await _index(source, headers)
     if index is None:
         raise FormatError("it is no sidecar, or its index is lost", where=where, hint="rpq protect makes a sidecar")
-    groups = [await _group(source, *copies) for copies in index.groups]
-    if None in groups:
-        raise FormatError("both records of a parity group are damaged", where=where)
-    whole = tuple(group for group in groups if group is not None)
-    _check_extents(index, whole, where)
-    return Sidecar(source, index, whole)
+    groups: list[GroupRecord] = []
+    for copies in index.groups:
+        group = await _group(source, *copies)
+        if group is None or group.number != len(groups):
+            raise FormatError("both records of a parity group are damaged", where=where)
+        groups.append(group)
+    _check_extents(index, groups, where)
+    return Sidecar(source, index, tuple(groups))
 
 
 async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:
     """The header of the record at a place; None where none is, or where its payload would not fit into the sidecar."""
-    if offset + HEADER_SIZE > source.info.size:
+    if not 0 <= offset <= source.info.size - HEADER_SIZE:
         return None
-    header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))
+    return _fitting(parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE))), offset, source)
+
+
+def _fitting(header: RecordHeader | None, offset: int, source: PinnedObject) -> RecordHeader | None:
     if header is None or header.offset != offset or header.payload_size > _MAX_PAYLOAD:
         return None
     return header if header.end <= source.info.size else None
@@ -130,8 +136,10 @@ async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:
 
 async def _index(source: PinnedObject, headers: list[RecordHeader | None]) -> SidecarIndex | None:
     """The first index that is whole."""
+    left = 2 * source.info.size  # both copies; hostile headers may name the same bytes again and again
     for header in headers:
-        if header is not None and header.kind == RecordKind.SIDECAR_INDEX:
+        if header is not None and header.kind == RecordKind.SIDECAR_INDEX and header.payload_size <= left:
+            left -= header.payload_size
             payload = await source.read(ByteRange(header.payload_offset, header.end))
             if header.holds(payload):
                 return SidecarIndex.unpack(bytes(payload))
@@ -155,18 +163,19 @@ async def _search(source: PinnedObject) -> list[RecordHeader | None]:
     """The headers of all records of a sidecar, wherever they lie."""
     found: list[RecordHeader | None] = []
     for start in range(0, source.info.size, _SEARCHED_BYTES):
-        end = min(start + _SEARCHED_BYTES + len(RECORD_MAGIC) - 1, source.info.size)
+        end = min(start + _SEARCHED_BYTES + HEADER_SIZE - 1, source.info.size)
         window = await source.read(ByteRange(start, end))
-        found += [await _header(source, start + int(at)) for at in find_all(window, RECORD_MAGIC)]
+        places = find_all(window, RECORD_MAGIC).tolist()
+        found += [_fitting(parse_header(window[at : at + HEADER_SIZE]), start + at, source) for at in places]
     return found
 
 
-def _check_extents(index: SidecarIndex, groups: tuple[GroupRecord, ...], where: Where) -> None:
+def _check_extents(index: SidecarIndex, groups: Sequence[GroupRecord], where: Where) -> None:
     """Refuse groups that do not cover the files that the index names, one behind the other."""
     total = sum(padded(member.size) for member in index.members)
     ends = [0]
-    for number, group in enumerate(groups):
-        if group.number != number or group.extents != (ByteRange(ends[-1], ends[-1] + group.shape.num_bytes),):
+    for group in groups:
+        if group.extents != (ByteRange(ends[-1], ends[-1] + group.shape.num_bytes),):
             raise FormatError("the parity groups do not follow each other", where=where)
         ends.append(group.extents[0].end)
     if index.mirror is None and ends[-1] != total:

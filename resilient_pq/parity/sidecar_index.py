@@ -20,6 +20,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -29,6 +30,8 @@ from resilient_pq.units import KiB
 
 MAGIC: Final = b"RPQPAR\r\n"
 SUFFIX: Final = ".rpqparity"
+#: Characters that the name of a file in a folder does not have.
+_NO_NAME: Final = frozenset("/\\\0")
 _TRAILER: Final = struct.Struct("<QQ8s")
 TRAILER_SIZE: Final = _TRAILER.size
 #: A file up to this size is copied into its sidecar, twice: as a code it would hardly be smaller.
@@ -45,7 +48,7 @@ class Member:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: its places are made once
 class SidecarIndex:
     """What a sidecar protects: `share` of parity, and the offsets of both records of each group."""
 
@@ -74,11 +77,13 @@ class SidecarIndex:
             members = tuple(_member(each) for each in fields["members"])
             groups = tuple((int(each[:16], 16), int(each[16:32], 16)) for each in fields["groups"])
             share = float(fields["share"])
-        except (ValueError, TypeError, KeyError) as error:
+            if not members or (mirror and [member.size for member in members] != [len(mirror)]):
+                raise ValueError("it names other files than it has")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FormatError(f"the index of the sidecar cannot be understood: {error}") from error
         return cls(share, members, groups, mirror if mirror and not groups else None)
 
-    @property
+    @cached_property
     def places(self) -> tuple[ByteRange, ...]:
         """Where each file lies in the protected bytes, without the zeros behind it."""
         return tuple(places_of([member.size for member in self.members]))
@@ -87,7 +92,7 @@ class SidecarIndex:
 def _member(fields: dict[str, Any]) -> Member:
     name, size, etag, digest = (fields[each] for each in ("name", "size", "etag", "digest"))
     is_text = isinstance(name, str) and isinstance(digest, str) and isinstance(etag, str | None)
-    if not is_text or not isinstance(size, int) or size < 0 or name.startswith("/") or ".." in name.split("/"):
+    if not is_text or type(size) is not int or not 0 <= size < 1 << 63 or name in ("", ".", "..") or _NO_NAME & {*name}:
         raise ValueError("a file has no name, size or digest")
     return Member(name, size, etag, digest)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resilient_pq.errors import Where, located
 from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.io.transfer.rereads import read_again
 from resilient_pq.reader.chunk_objects import ChunkObjects
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class ChunkTask:
     leaf: int
 
 
+#: A chunk, and the bytes of its ranges.
+ArrivedChunk: TypeAlias = tuple[ChunkTask, Sequence[memoryview]]
+
+
 async def decode_arriving(
     work: RowGroupWork, objects: ChunkObjects, in_thread: Callable[..., Awaitable[Any]], *, max_waiting: int
 ) -> None:
@@ -34,18 +39,13 @@ async def decode_arriving(
     waiting = asyncio.Semaphore(max_waiting)
     threads = asyncio.Semaphore(work.threads_worth)
 
-    def decode(group: Sequence[tuple[ChunkTask, Sequence[memoryview]]]) -> list[ChunkTask]:
-        return [piece for piece, parts in group if not work.decode(piece, parts)]
-
-    async def decode_group(group: Sequence[tuple[ChunkTask, Sequence[memoryview]]]) -> None:
+    async def decode_group(group: Sequence[ArrivedChunk]) -> None:
         try:
             async with threads:
-                damaged = await in_thread(decode, group)
-            for piece in damaged:
-                # A transfer can go wrong as well as a disk: the bytes are fetched once more before that is an error.
-                with located(Where(key=objects.url_of(piece.chunk.file))):
-                    data = await objects.read(piece.chunk.whole)
-                await in_thread(work.decode_again, piece, data)
+                damaged = await in_thread(work.decode, group)
+            for piece, parts in damaged:
+                before = parts[0] if piece.chunk.pages is None else None
+                await _read_again(work, objects, in_thread, piece, before)
         finally:
             waiting.release()
 
@@ -60,3 +60,25 @@ async def decode_arriving(
         first = group.exceptions[0]  # each of them names its own place; one is enough
     if first is not None:  # raised here, as in the clause its context would be the group that it is in
         raise first
+
+
+async def _read_again(
+    work: RowGroupWork,
+    objects: ChunkObjects,
+    in_thread: Callable[..., Awaitable[Any]],
+    piece: ChunkTask,
+    before: memoryview | None,
+) -> None:
+    """Read a damaged chunk until it is whole, or is known to be stored so."""
+    whole = replace(piece, chunk=piece.chunk.whole)
+
+    async def read() -> memoryview:
+        with located(Where(key=objects.url_of(piece.chunk.file))):
+            return await objects.read(whole.chunk)
+
+    async def is_whole(data: memoryview) -> bool:
+        return not await in_thread(work.decode, [(whole, [data])])
+
+    damaged = await read_again(objects.store, read, is_whole, before)
+    if damaged is not None:
+        await in_thread(work.decode_again, piece, damaged)

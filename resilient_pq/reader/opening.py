@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
@@ -13,6 +14,7 @@ from resilient_pq.errors import FormatError, NotParquetError, OptionError, Where
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
@@ -33,15 +35,6 @@ class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, what a recovery could keep of one, or torn."""
 
 
-#: What opens a file without its footer, with the arguments of `open_file`; it gives None where that cannot be.
-_open_torn: list[Callable[..., Awaitable[File | None]]] = []
-
-
-def open_torn_with(function: Callable[..., Awaitable[File | None]]) -> None:
-    """Say what opens torn files: the search for their row groups is part of `recovery`, which imports this package."""
-    _open_torn[:] = [function]
-
-
 async def read_contents(
     store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
 ) -> tuple[ObjectInfo, Contents]:
@@ -55,18 +48,36 @@ async def read_tail_and_contents(
 ) -> tuple[ObjectTail, Contents]:
     """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
     with counting(counters):
+        read: list[bytes | memoryview] = []
         try:
-            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
-        except FormatError:
-            # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error, of any
-            # kind: a flipped bit in the magic or the length makes a whole file look torn.
-            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
+            return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
+        except FormatError as error:
+            damaged = error
+        # A transfer can go wrong as well as a disk: the bytes are fetched again before this is an error, of any kind: a
+        # flipped bit in the magic or the length makes a whole file look torn. What comes twice alike is stored so.
+        for _ in range(store.rereads):
+            before, read = read, []
+            try:
+                async with new_connections():
+                    return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
+            except FormatError as error:
+                damaged = error
+            if read == before:
+                break
+        raise damaged
 
 
 async def _read_contents(
-    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters, *, verify: bool
+    store: ReadStore,
+    key: str,
+    tail_bytes: int,
+    counters: FetchCounters,
+    read: list[bytes | memoryview],
+    *,
+    verify: bool,
 ) -> tuple[ObjectTail, Contents]:
-    tail, found = await _read_footer(store, key, tail_bytes, counters)
+    """As `read_tail_and_contents`, once; `read` is given all bytes that were."""
+    tail, found = await _read_footer(store, key, tail_bytes, counters, read)
     contents = await off_loop(found.length // _PIECE, Contents.of, found)
     vouched = not verify or contents.verified
     if not vouched and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
@@ -79,11 +90,12 @@ async def _read_contents(
 
 
 async def _read_footer(
-    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
+    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters, read: list[bytes | memoryview]
 ) -> tuple[ObjectTail, Footer]:
     tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
     counters.requests += 1
     counters.bytes += len(tail.data)
+    read.append(tail.data)
     data, offset = memoryview(tail.data), tail.offset
     found = await off_loop(len(data) // _PIECE, read_footer, data, offset)
     if isinstance(found, NeedBytes):
@@ -93,6 +105,7 @@ async def _read_footer(
         missing = await store.read_range(key, found.start, end, pin=tail.info)
         counters.requests += 1
         counters.bytes += len(missing)
+        read.append(missing)
         whole = missing if again else b"".join([missing, data])
         found = await off_loop(len(whole) // _PIECE, read_footer, memoryview(whole), found.start)
         if isinstance(found, NeedBytes):
@@ -151,9 +164,12 @@ async def _healed(store: ReadStore, key: str) -> HealedStore | None:
 
 async def _torn(store: ReadStore, key: str, how: ReadSettings, **shared: Any) -> File | None:
     """What is found of a file without its footer, where the caller wants the rows around damage."""
-    if how.on_damage is OnDamage.RAISE or not _open_torn:
+    if how.on_damage is OnDamage.RAISE:
         return None
-    return await _open_torn[0](store, key, how, **shared)
+    # By its name: the search for row groups is part of `recovery`, which imports this package.
+    recovery = import_module("resilient_pq.recovery.torn_file")
+    file: File | None = await recovery.open_torn(store, key, how, **shared)
+    return file
 
 
 def warn_of_incomplete(file: File, *, stacklevel: int) -> None:

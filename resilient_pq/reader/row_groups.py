@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
-from operator import attrgetter
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.buffers import has_views
-from resilient_pq.byte_ranges import ByteRange, union
+from resilient_pq.arrow.flat_columns import FlatColumn, decode_flat
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.indexes.row_ranges import Rows, mask_within
@@ -28,9 +25,9 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.row_selection import select_rows
 from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.format.physical_values import LeafColumn
-from resilient_pq.io import FetchCounters, ObjectInfo, ObjectRange, OpenObject
+from resilient_pq.io import ObjectInfo, OpenObject
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.reader.arriving_chunks import ChunkTask, decode_arriving
+from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged_row_groups import (
     DamagedChunk,
@@ -42,14 +39,9 @@ from resilient_pq.reader.damaged_row_groups import (
 from resilient_pq.reader.decoder import decode_parts
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
-from resilient_pq.units import KiB
+from resilient_pq.reader.read_units import ReadQueue
 
 T = TypeVar("T")
-
-#: Neighbours are read and decoded as one piece of work up to this size: less is done sooner than handed to a thread.
-_TOGETHER: Final = 128 * KiB
-#: Gaps of at most so many bytes are read over: another call costs as much.
-_GAP: Final = 4 * KiB
 
 
 class RowGroupReader:
@@ -110,9 +102,7 @@ class RowGroupReader:
             raise work.damaged[i][0].error
 
     async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:
-        jobs = await off_loop(
-            len(work.pieces), _ReadQueue, work, self._objects, opener, self._how.options.memory_budget
-        )
+        jobs = await off_loop(len(work.pieces), ReadQueue, work, self._objects, opener, self._how.options.memory_budget)
         busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
         try:
             # One that fails makes the others end soon; these are waited for, so that no file stays open.
@@ -151,6 +141,9 @@ class RowGroupWork:
         # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
         self._views = [has_views(field) for field in request.field.children]
         self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
+        # Columns whose chunks become arrays by themselves, as nothing can cost rows of all columns.
+        by_themselves = self._raises and request.plan.filter is None
+        self._flat = _flat_columns(request) if by_themselves else [None] * len(self._views)
         self._leaves: list[list[list[LeafColumn | None]]] = [
             [[None] * len(chunks) for chunks in group.columns] for group in groups
         ]
@@ -165,8 +158,26 @@ class RowGroupWork:
         sizes = ((piece.chunk.num_decoded, piece.chunk.metadata.codec) for piece in self.pieces)
         return min(READING.threads_worth(sizes), len(self.pieces))
 
-    def decode(self, piece: ChunkTask, parts: Sequence[memoryview]) -> bool:
-        """Decode a chunk, and assemble its column after the last one; False where its bytes are to be read again."""
+    def decode(self, group: Sequence[ArrivedChunk]) -> list[ArrivedChunk]:
+        """Decode chunks, and assemble columns after their last one; gives those whose bytes are to be read again."""
+        flat: list[tuple[FlatColumn, ChunkRead, memoryview]] = []
+        taken, left = [], []
+        for piece, parts in group:
+            column = self._flat[piece.column]
+            if column is None or self.groups[piece.group].rows is not None:
+                left.append((piece, parts))
+            else:
+                flat.append((column, piece.chunk, parts[0]))
+                taken.append((piece, parts))
+        arrays = decode_flat(flat, verify=self._verify) if flat else []
+        for one, array in zip(taken, arrays, strict=True):
+            if array is None:
+                left.append(one)
+            else:
+                self.arrays[one[0].group][one[0].column] = array
+        return [(piece, parts) for piece, parts in left if not self._decode_one(piece, parts)]
+
+    def _decode_one(self, piece: ChunkTask, parts: Sequence[memoryview]) -> bool:
         chunk = piece.chunk
         try:
             column = self._decoded(piece, chunk, parts)
@@ -265,135 +276,7 @@ class RowGroupWork:
         return RowGroupArrays(arrays, num_rows, group.lost)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadUnit:
-    """What a thread reads and decodes at once: chunks of one read, or one chunk of which some pages are wanted.
-
-    Attributes:
-        reads: The bytes to read.
-        pieces: The chunks in them, each with the places of its ranges.
-        size: Bytes that are read.
-        useful_bytes: Bytes of those that are wanted.
-    """
-
-    reads: tuple[ObjectRange, ...]
-    pieces: tuple[tuple[ChunkTask, tuple[ObjectRange, ...]], ...]
-    size: int
-    useful_bytes: int
-
-
-def _read_units(pieces: Sequence[ChunkTask], objects: ChunkObjects) -> Iterator[_ReadUnit]:
-    """The units of all row groups; of each row group the largest first, so that the threads end at the same time."""
-    for _, of_group in groupby(pieces, key=attrgetter("group")):
-        placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
-        placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range.start))
-        units: list[_ReadUnit] = []
-        found: list[list[tuple[ChunkTask, tuple[ObjectRange, ...]]]] = []
-        for one in placed:
-            if len(one[1]) > 1:
-                size = sum([place.range.size for place in one[1]])
-                units.append(_ReadUnit(one[1], (one,), size, size))
-            elif found and _together(found[-1][0][1][0], found[-1][-1][1][0], one[1][0]):
-                found[-1].append(one)
-            else:
-                found.append([one])
-        units += [_merged_unit(together) for together in found]
-        yield from sorted(units, key=attrgetter("size"), reverse=True)
-
-
-def _together(first: ObjectRange, last: ObjectRange, following: ObjectRange) -> bool:
-    """Whether a chunk is read with those before it."""
-    near = following.range.start - last.range.end <= _GAP
-    return near and first.info is following.info and following.range.end - first.range.start <= _TOGETHER
-
-
-def _merged_unit(pieces: Sequence[tuple[ChunkTask, tuple[ObjectRange, ...]]]) -> _ReadUnit:
-    """One unit of chunks that lie close together."""
-    first = pieces[0][1][0]
-    if len(pieces) == 1:
-        return _ReadUnit((first,), tuple(pieces), first.range.size, first.range.size)
-    ranges = [place.range for _, places in pieces for place in places]
-    read = ByteRange(first.range.start, max([each.end for each in ranges]))
-    useful_bytes = sum([each.size for each in union(ranges)])
-    return _ReadUnit((ObjectRange(first.info, read),), tuple(pieces), read.size, useful_bytes)
-
-
-class _ReadQueue:
-    """Read units, for threads to take until there are none left."""
-
-    def __init__(
-        self, work: RowGroupWork, objects: ChunkObjects, opener: Callable[[ObjectInfo], OpenObject], memory_budget: int
-    ) -> None:
-        self.counters = FetchCounters()
-        self._work = work
-        self._objects = objects
-        self._opener = opener
-        self._waiting = deque(_read_units(work.pieces, objects))
-        self._budget = memory_budget
-        self._held = 0
-        self._changed = threading.Condition()
-
-    def drop(self) -> None:
-        """Do no more."""
-        with self._changed:
-            self._waiting.clear()
-            self._changed.notify_all()
-
-    def do_all(self) -> None:
-        """Read and decode until nothing is left to do, or something failed."""
-        opened: OpenObject | None = None
-        info: ObjectInfo | None = None
-        try:
-            while (unit := self._take()) is not None:
-                try:
-                    if opened is None or unit.reads[0].info is not info:
-                        if opened is not None:
-                            opened.close()
-                        opened, info = None, unit.reads[0].info
-                        opened = self._opener(info)
-                    self._do(unit, opened)
-                finally:
-                    self._done(unit)
-        except BaseException:
-            self.drop()
-            raise
-        finally:
-            if opened is not None:
-                opened.close()
-
-    def _take(self) -> _ReadUnit | None:
-        """The next unit, as soon as there is memory for it; one at a time is taken whatever its size."""
-        with self._changed:
-            while self._waiting:
-                size = self._waiting[0].size
-                if not self._held or self._held + size <= self._budget:
-                    self._held += size
-                    return self._waiting.popleft()
-                self._changed.wait()
-        return None
-
-    def _done(self, unit: _ReadUnit) -> None:
-        with self._changed:
-            self._held -= unit.size
-            self._changed.notify_all()
-
-    def _do(self, unit: _ReadUnit, opened: OpenObject) -> None:
-        data = [opened.read(place.range.start, place.range.end) for place in unit.reads]
-        self._count(data, useful_bytes=unit.useful_bytes)
-        for piece, places in unit.pieces:
-            if len(places) > 1:
-                parts = data
-            else:
-                wanted, start = places[0].range, unit.reads[0].range.start
-                parts = [data[0][wanted.start - start : wanted.end - start]]
-            if not self._work.decode(piece, parts):
-                place = self._objects.place_of(piece.chunk)
-                again = opened.read(place.range.start, place.range.end)
-                self._count([again])
-                self._work.decode_again(piece, again)
-
-    def _count(self, data: Sequence[memoryview], *, useful_bytes: int = 0) -> None:
-        with self._changed:
-            self.counters.requests += len(data)
-            self.counters.bytes += sum(map(len, data))
-            self.counters.useful_bytes += useful_bytes
+def _flat_columns(request: ReadRequest) -> list[FlatColumn | None]:
+    """How each column is decoded without assembly, where that can be."""
+    pairs = zip(request.branches, request.field.children, strict=True)
+    return [FlatColumn.of(branch.node, field) for branch, field in pairs]

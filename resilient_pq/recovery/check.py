@@ -12,6 +12,7 @@ from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.parity.healed_store import HealedStore
+from resilient_pq.parity.parity_check import recompute_parity
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
@@ -37,6 +38,7 @@ async def check(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     require_checksums: bool = False,
+    deep: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Read an object and say what is wrong with it; nothing is written.
@@ -49,6 +51,8 @@ async def check(
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         require_checksums: Count pages without a checksum as damage: a file that has such pages is not "sound".
+        deep: Compare every byte with the sidecar beside the file, and compute the parity in it again: a sidecar that is
+            damaged, or of another version of the file, is a finding.
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
@@ -66,7 +70,7 @@ async def check(
             if reconstruction.contents is not None and reconstruction.contents.data_files:
                 report = await _check_summary(source, reconstruction.contents, progress)
             else:
-                report = await _check_parity(source, await _check(reconstruction, progress))
+                report = await _check_parity(source, await _check(reconstruction, progress), deep=deep)
             return with_checksums_required(report) if require_checksums else report
 
 
@@ -80,15 +84,31 @@ def with_checksums_required(report: Report) -> Report:
     return replace(report, outcome=outcome, findings=(*report.findings, finding))
 
 
-async def _check_parity(source: DamagedObject, report: Report) -> Report:
+async def _check_parity(source: DamagedObject, report: Report, *, deep: bool) -> Report:
     """The report with what a sidecar says: of bytes without checksums, and whether a repair brings all back."""
-    if report.outcome is Outcome.SOUND and not report.pages_decoded:
+    if report.outcome is Outcome.SOUND and not report.pages_decoded and not deep:
         return report
     view = await HealedStore.find(source.store, source.info)
-    examined = None if view is None else await view.examine()
-    if view is None or examined is None or not examined.num_damaged:
-        return report
-    return _with_parity(report, source.url, examined.num_damaged, examined.num_repairable, is_bound=view.is_bound)
+    if view is not None and (examined := await view.examine()).num_damaged:
+        damaged, repairable = examined.num_damaged, examined.num_repairable
+        report = _with_parity(report, source.url, damaged, repairable, is_bound=view.is_bound)
+    return await _with_recomputed(source, report) if deep and report.outcome is Outcome.SOUND else report
+
+
+async def _with_recomputed(source: DamagedObject, report: Report) -> Report:
+    """The report of a sound file with what its parity should be."""
+    try:
+        parity = await recompute_parity(source.store, source.info)
+    except FormatError as error:
+        wrong = f"its parity is lost: {error.message}"
+    else:
+        report = replace(report, parity_blocks=parity.num_blocks)
+        if not parity.num_damaged:
+            return report
+        wrong = f"{parity.num_damaged:,} of {parity.num_blocks:,} blocks of its parity belong to other bytes"
+    finding = Finding(Damage.UNVERIFIED, wrong, Where(), costs_rows=False)
+    following = (*command("protect", source.url), "--overwrite")
+    return replace(report, outcome=Outcome.DAMAGED, findings=(*report.findings, finding), next=(following,))
 
 
 def _with_parity(report: Report, url: str, num_damaged: int, num_repairable: int, *, is_bound: bool) -> Report:

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, cast
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -270,19 +270,3 @@ class SmallObject(BytesStore):
         """Read an object; None where it is not small after all."""
         tail = await store.read_tail(key, SMALL_BYTES)
         return None if tail.offset else cls(store, tail.info, memoryview(tail.data))
-
-    async def head(self, key: str) -> ObjectInfo:
-        """What an object is."""
-        return self._info if key == self._info.key else await self._store.head(key)
-
-    async def read_tail(self, key: str, size: int) -> ObjectTail:
-        """The last bytes."""
-        if key != self._info.key:
-            return await self._store.read_tail(key, size)
-        return await super().read_tail(key, size)
-
-    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
-        """Bytes of an object."""
-        if key != self._info.key:
-            return await self._store.read_range(key, start, end, pin=pin)
-        return await super().read_range(key, start, end, pin=pin)

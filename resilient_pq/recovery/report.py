@@ -162,6 +162,7 @@ class Report:
         other_policy: Another `on_damage` that keeps more than ten times as many rows; None where there is none.
         blocks_damaged: Blocks that are not as they were when the sidecar beside the file was made; None without one.
         blocks_repairable: Those of them that `repair` can bring back.
+        parity_blocks: Blocks of parity that a deep check computed again; 0 where the file has none, None of others.
     """
 
     verb: str
@@ -181,6 +182,7 @@ class Report:
     other_policy: OtherPolicy | None = None
     blocks_damaged: int | None = None
     blocks_repairable: int | None = None
+    parity_blocks: int | None = None
 
     def __repr__(self) -> str:
         """What was found, in a line."""
@@ -255,6 +257,7 @@ class Report:
         if self.pages_verified is not None:
             document |= {"pages_verified": self.pages_verified, "pages_decoded": self.pages_decoded}
             document |= {"blocks_damaged": self.blocks_damaged, "blocks_repairable": self.blocks_repairable}
+            document["parity_blocks"] = self.parity_blocks
         if self.kept is not None:
             document |= {
                 "rows_kept": self.kept.num_rows,

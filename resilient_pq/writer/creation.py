@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import OptionError
 from resilient_pq.io import (
     WRITING,
@@ -75,6 +76,8 @@ def new_file(
     alone: bool = False,
 ) -> Opening[Writer]:
     """A writer to a new object, as of `create`; `alone` refuses to take over the lease of an unfinished file."""
+    if schema is not None and options.name_columns:
+        options.chunk_options(Ingest.from_schema(schema).schema)  # which refuses columns that are not there
     file_id = new_file_id()
     lease = LeaseTerms(file_id.hex(), exclusive=alone) if options.fencing == "lease" else None
     sink_options = replace(sink_options_of(options.write, mode), lease=lease)

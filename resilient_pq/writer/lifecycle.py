@@ -9,14 +9,22 @@ import asyncio
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from resilient_pq.errors import ResilientPQError, Where, WriterClosedError, WriterFailedError, located
+from resilient_pq.errors import (
+    ResilientPQError,
+    Where,
+    WriterClosedError,
+    WriterFailedError,
+    WriterStateError,
+    located,
+)
 from resilient_pq.io import WriteStore
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.shared_clients import clients_needed
 from resilient_pq.writer.row_pieces import gives_pieces, row_pieces_async
 
 
@@ -42,12 +50,36 @@ class WriterLifecycle(ABC):
         self._process = os.getpid()
         self._failure: BaseException | None = None
         self._untold: BaseException | None = None  # the failure, where it came between calls: the next one raises it
+        self._guard: AsyncGenerator[None, None] | None = None  # from the first row on
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __del__(self) -> None:
-        """Warn of a writer that nobody closed; `resilient_pq.sync` keeps its rows before."""
-        if not getattr(self, "_closed", True) and self._process == os.getpid():
-            text = f"{self._CALLED} of {self.url} was not closed: what is stored is kept, and nothing was published"
-            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+        """Warn of a writer that nobody closed, where its event loop cannot keep its rows any more."""
+        if getattr(self, "_closed", True) or self._process != os.getpid() or (self._loop and self._loop.is_running()):
+            return
+        text = f"{self._CALLED} of {self.url} was not closed: what is stored is kept, rows in memory are lost"
+        warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+    async def _keep_when_left(self) -> AsyncGenerator[None, None]:
+        """What the event loop closes when nobody has the writer any more, or at its own end: keeps the rows then."""
+        try:
+            yield
+        finally:
+            self._guard = None
+            if not self._closed and self._process == os.getpid():  # a forked process has a copy of the writer
+                with clients_needed():
+                    await self._keep_rows()
+
+    async def _keep_rows(self) -> None:
+        """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
+        # At the end of an event loop, which says so of every generator that begins then.
+        warnings.filterwarnings("ignore", "asynchronous generator .* was scheduled after", ResourceWarning)
+        with suppress(ResilientPQError, asyncio.CancelledError):
+            await self.checkpoint()
+        with suppress(ResilientPQError):
+            await self.__aexit__(WriterStateError, WriterStateError("the writer was not closed"), None)
+        text = f"{self._CALLED} of {self.url} was not closed: its rows are kept, and nothing was published"
+        warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     @property
     def closed(self) -> bool:
@@ -84,12 +116,19 @@ class WriterLifecycle(ABC):
             WriterClosedError: The writer has ended.
             WriterFailedError: An earlier call failed.
         """
+        if self._loop is None and (loop := asyncio._get_running_loop()) is not None:
+            self._loop, self._guard = loop, self._keep_when_left()
+            await anext(self._guard)
         if not gives_pieces(data):
             await self._write(data)
             return
         async with aclosing(row_pieces_async(data)) as pieces:
             async for piece in pieces:
                 await self._write(piece)
+
+    @abstractmethod
+    async def checkpoint(self) -> Any:
+        """Store the rows that were taken."""
 
     @abstractmethod
     async def _write(self, data: object) -> None:
@@ -126,7 +165,7 @@ class WriterLifecycle(ABC):
 
     def _check_open(self) -> None:
         self._notice()
-        if (untold := self._take_untold()) is not None:
+        if self._untold is not None and (untold := self._take_untold()) is not None:
             raise untold
         if self._failure is not None:
             failure = self._failure
@@ -186,6 +225,8 @@ class WriterLifecycle(ABC):
     async def _let_go(self) -> None:
         """Of everything that a writer holds when it has ended."""
         self._closed = True
+        if self._guard is not None:
+            await self._guard.aclose()
         if self._owns_store:
             await self._store.close()
 

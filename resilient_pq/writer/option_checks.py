@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -84,6 +84,13 @@ def file_path(name: str, value: object) -> None:
     """A path of the local file system."""
     if not isinstance(value, str | os.PathLike):
         raise OptionError(f"{name} is {value!r}; it is the path of a file")
+
+
+def of_column(setting: Mapping[str, T] | T, names: Sequence[str], otherwise: T) -> T:
+    """What a setting, one value or a dict by column, says of the column that goes by these names."""
+    if not isinstance(setting, Mapping):
+        return setting
+    return next((setting[name] for name in names if name in setting), otherwise)
 
 
 def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:

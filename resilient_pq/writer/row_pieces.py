@@ -73,19 +73,16 @@ def _with(records: list[object], item: object) -> Iterator[object]:
         yield item
 
 
-def gives_pieces(data: object) -> bool:
+def gives_pieces(data: Any) -> bool:
     """Whether `data` gives what a writer takes piece by piece."""
-    return (isinstance(data, AsyncIterable) and not _is_arrow(data)) or _is_iterator(data)
-
-
-def _is_iterator(data: Any) -> bool:
     is_lazy = type(data).__module__.partition(".")[0] == "polars" and hasattr(data, "collect_batches")
-    return is_lazy or (isinstance(data, Iterable) and hasattr(data, "__next__") and not _is_arrow(data))
+    iterates = isinstance(data, AsyncIterable) or (isinstance(data, Iterable) and hasattr(data, "__next__"))
+    return is_lazy or (iterates and not _is_arrow(data))
 
 
 def _iterator_of(data: Any) -> Iterator[object] | None:
     """The iterator that is meant; None where `data` is taken at once."""
-    if not _is_iterator(data):
+    if isinstance(data, AsyncIterable) or not gives_pieces(data):
         return None
     pieces: Iterator[object] = iter(data.collect_batches() if hasattr(data, "collect_batches") else data)
     return pieces

@@ -27,6 +27,7 @@ from resilient_pq.writer.option_checks import (
     check_key_values,
     check_options,
     file_path,
+    of_column,
     one_of,
     option,
     parity_share,
@@ -41,6 +42,8 @@ MAX_DEFAULT_THREADS = 4
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound="EncodingKeywords")
 
+#: The codec of columns for which nothing is said.
+DEFAULT_CODEC: Final = "zstd"
 #: What asks for the smallest encodings of those that only newer readers know, too.
 _COMPACT: Final = "compact"
 
@@ -136,8 +139,9 @@ class EncoderOptions:
     The texts of the attributes are those of the arguments: `shows_options` puts them into the docstrings.
 
     Attributes:
-        compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
-        compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
+        compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none"; or a dict of these by column, where the
+            columns that are not in it get zstd.
+        compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4); or a dict by column.
         encodings: "auto", for the smallest of those that every reader decodes, where a text column has dictionaries in
             all row groups or in none, as its first values suggest: fastparquet reads nulls where a file has both;
             "compact", for the smallest of each row group of those that other readers of recent years decode, which
@@ -169,8 +173,15 @@ class EncoderOptions:
         own_metadata: Further key-value metadata, of ours: what a file is part of.
     """
 
-    compression: str | None = option("zstd", help=OptionHelp("CODEC", "zstd, snappy, gzip, brotli, lz4_raw or none."))
-    compression_level: int | None = option(None, help=OptionHelp("LEVEL", "The codec's level."))
+    compression: str | Mapping[str, str | None] | None = option(
+        DEFAULT_CODEC,
+        help=OptionHelp(
+            "CODEC", "zstd, snappy, gzip, brotli, lz4_raw or none; or COLUMN=CODEC,... with zstd for other columns."
+        ),
+    )
+    compression_level: int | Mapping[str, int | None] | None = option(
+        None, help=OptionHelp("LEVEL", "The codec's level; or COLUMN=LEVEL,... for some columns.")
+    )
     encodings: str | Mapping[str, str] = "auto"
     row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows that close a row group."))
     row_group_bytes: int = option(64 * MiB, whole_number, OptionHelp("SIZE", "Bytes in memory that close a row group."))
@@ -203,7 +214,10 @@ class EncoderOptions:
         """Refuse what can never work, before anything is written."""
         if not isinstance(self.options, WriteOptions | None):
             raise OptionError(f"options is {self.options!r}; it takes WriteOptions")
-        compression.check_level(self.codec, self.compression_level)
+        codecs = self.compression if isinstance(self.compression, Mapping) else ()
+        levels = self.compression_level if isinstance(self.compression_level, Mapping) else ()
+        for name in {"", *codecs, *levels}:
+            self._compression_of(name, name.partition(".")[0])
         check_options(self)
         check_options(self.write)
         if self.page_bytes > 1 << 30:
@@ -233,41 +247,46 @@ class EncoderOptions:
         return min((bound for bound in bounds if bound is not None), default=None)
 
     @property
-    def codec(self) -> CompressionCodec:
-        """The codec that `compression` names."""
-        return compression.codec_named(self.compression)
+    def name_columns(self) -> bool:
+        """Whether some of the settings are of single columns."""
+        settings = (self.compression, self.compression_level, self.encodings, self.write.column_metadata)
+        single = (isinstance(setting, Mapping) for setting in settings)
+        return any(single) or self.write.bloom_filter_options is not None
+
+    def _compression_of(self, *names: str) -> tuple[CompressionCodec, int]:
+        """The codec and its level for a column that goes by these names."""
+        codec = compression.codec_named(of_column(self.compression, names, DEFAULT_CODEC))
+        return codec, compression.check_level(codec, of_column(self.compression_level, names, None))
 
     def chunk_options(self, schema: Schema) -> list[ChunkOptions]:
         """How the chunks of each leaf column are written."""
-        if not isinstance(self.encodings, str):
-            check_names(schema, "encodings", self.encodings)
+        for setting in ("compression", "compression_level", "encodings"):
+            if isinstance(given := getattr(self, setting), Mapping):
+                check_names(schema, setting, given)
         filters: Sequence[FilterOptions | None] = [None] * len(schema.leaves)
         if self.write.bloom_filter_options is not None:
             filters = bloom_filters(schema, self.write.bloom_filter_options)
         key_values: Sequence[tuple[tuple[str, str], ...]] = [()] * len(schema.leaves)
         if self.write.column_metadata is not None:
             key_values = column_metadata(schema, self.write.column_metadata)
-        known: dict[Any, ChunkOptions] = {}  # few are different
-        found = []
+        known: dict[Any, ChunkOptions] = {}  # most columns have the same
+        found, single = [], self.name_columns
         for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True):
-            key = self._encoding_name(leaf), leaf.node.physical_type, bloom_filter, key_value
+            key = leaf.path if single else leaf.node.physical_type
             if key not in known:
                 known[key] = self._chunk_options(leaf, bloom_filter, key_value)
             found.append(known[key])
         return found
 
-    def _encoding_name(self, leaf: Leaf) -> str:
-        if isinstance(self.encodings, str):
-            return self.encodings
-        return self.encodings.get(leaf.column_path, self.encodings.get(leaf.path[0], "auto"))
-
     def _chunk_options(
         self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
     ) -> ChunkOptions:
-        name = self._encoding_name(leaf)
+        names = (leaf.column_path, leaf.path[0])
+        codec, level = self._compression_of(*names)
+        name = of_column(self.encodings, names, "auto")
         return ChunkOptions(
-            codec=self.codec,
-            level=compression.check_level(self.codec, self.compression_level),
+            codec=codec,
+            level=level,
             encoding=_encoding_named(name, leaf),
             new_readers=name.lower() == _COMPACT,
             level_encoding=Encoding[self.write.level_encoding],
@@ -301,8 +320,8 @@ def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
 class EncodingKeywords(TypedDict, total=False):
     """The keyword arguments that all functions take that write files: types for type checkers, see `EncoderOptions`."""
 
-    compression: str | None
-    compression_level: int | None
+    compression: str | Mapping[str, str | None] | None
+    compression_level: int | Mapping[str, int | None] | None
     row_group_rows: int | None
     row_group_bytes: int
     checkpoint_every: int | None

@@ -16,7 +16,7 @@ from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.main import VERBS
 from resilient_pq.format import kernels
 
-VERB_NAMES = [verb.NAME for verb in VERBS]
+VERB_NAMES = list(VERBS)
 
 
 def test_verbs_are_those_of_the_design() -> None:
@@ -37,6 +37,7 @@ def test_verbs_are_those_of_the_design() -> None:
         "seal",
         "protect",
         "repair",
+        "scrub",
         "metadata",
         *uploads,
         "demo",
@@ -75,6 +76,8 @@ def test_help_says_of_every_verb_what_it_does(rpq_run: Callable[..., Any]) -> No
         ended = rpq_run(*group, "--help")
         assert ended.code == 0
         (summary,) = re.findall(rf"^  {verb} +(\S.*)$", ended.out, re.MULTILINE)
+        said = rpq_run(*group, verb, "--help").out.split("\n\n")[1]
+        assert summary == " ".join(said.split()), "as the help of the verb begins"
         assert summary.endswith("."), "a summary that does not fit its line is cut"
         assert not summary.endswith("...")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,12 @@ def test_a_folder_and_an_error_in_it(file: Path, rpq_run: Callable[..., Any]) ->
     for number in range(3):
         file.with_name(f"{number}.parquet").write_bytes(file.read_bytes())
     assert rpq_run("protect", file.parent).words("protected")[0].startswith("4 files; sidecars of ")
-    file.with_name("3.parquet").write_bytes(file.read_bytes())
+    for name in ("0.parquet", "3.parquet"):
+        file.with_name(name).write_bytes(file.read_bytes())
     ended = rpq_run("protect", file.parent)
-    assert ended.code == ExitCode.STORE and len(ended.words("error")) == 4
-    assert ended.words("protected")[0].startswith("1 file; ")
+    assert ended.code == ExitCode.STORE and ended.words("error")[0].startswith(f"{file.parent}/0.parquet: its sidecar")
+    assert len(ended.words("error")) == 1 and ended.words("protected")[0].startswith("1 file; ")
+    assert ended.words("protected")[0].endswith("; 3 more have one of their present version")
     lines = rpq_run("protect", file.parent, "--overwrite", "--json").out.splitlines()
     assert [json.loads(line)["outcome"] for line in lines] == ["protected"] * 6
     assert json.loads(lines[-1])["files_protected"] == 5
@@ -74,6 +77,16 @@ def test_a_file_of_a_folder_that_is_missing(file: Path, rpq_run: Callable[..., A
     file.unlink()
     assert rpq_run("repair", file, file).code == ExitCode.SOUND
     assert file.read_bytes() == before
+
+
+def test_each_folder_has_its_sidecar(file: Path, rpq_run: Callable[..., Any]) -> None:
+    for name in ("d=1/a", "d=1/b", "d=2/a"):
+        path = file.parent / f"{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(file.read_bytes())
+    ended = rpq_run("protect", f"{file.parent}/*/*.parquet", "--across", "--json")
+    assert [json.loads(line)["num_files"] for line in ended.out.splitlines()] == [2, 1]
+    assert (file.parent / "d=2/_folder.rpqparity").exists()
 
 
 @pytest.mark.parametrize(
@@ -100,3 +113,33 @@ def test_more_damage_than_parity(file: Path, rpq_run: Callable[..., Any]) -> Non
     ended = rpq_run("repair", file, f"{file}.new")
     assert ended.code == ExitCode.DAMAGE and "cannot be rebuilt from the parity" in ended.err
     assert not Path(f"{file}.new").exists()
+
+
+def test_a_scrub_finds_rot_and_heals_it(file: Path, rpq_run: Callable[..., Any]) -> None:
+    rpq_run("protect", file)
+    scrub = ["scrub", file.parent, "--state", file.with_name("state"), "--budget", "50MB/s"]
+    ended = rpq_run(*scrub)
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    assert ended.words("proven") == ["2 of 2 objects; 2 of them new or changed"]
+    status = file.stat()
+    before = damage(file)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    ended = rpq_run(*scrub, "--every", "0s")
+    assert ended.code == ExitCode.DAMAGE and ended.words("rot")[0].startswith(f"{file}: bytes changed")
+    assert ended.words("next") == [f"rpq scrub {file.parent} --state {file.parent}/state --heal"]
+    document = rpq_run(*scrub, "--heal", "--json").document
+    assert (document["outcome"], document["damaged"][0]["healed"]) == ("healed", "parity")
+    assert file.read_bytes() == before
+    document = rpq_run(*scrub, "--json").document
+    assert (document["verb"], document["outcome"], document["num_damaged"], document["uploads"]) == (
+        "scrub",
+        "sound",
+        0,
+        [],
+    )
+
+
+def test_a_rate_that_is_none(file: Path, rpq_run: Callable[..., Any]) -> None:
+    for rate in ("fast", "0", "5/h"):
+        ended = rpq_run("scrub", file.parent, "--state", "state", "--budget", rate)
+        assert ended.code == ExitCode.USAGE and "--budget" in ended.err

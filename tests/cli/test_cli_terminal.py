@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -99,3 +100,10 @@ def test_an_output_that_cannot_be_written(rpq_command: list[str], sound: Path) -
         )
     assert done.returncode == ExitCode.STORE
     assert b"cannot write: No space left on device (at stdout)" in done.stderr
+
+
+def test_the_demo_of_rot_is_ten_lines(rpq_command: list[str]) -> None:
+    said = _on_a_terminal([*rpq_command, "demo", "--rot", "--rows", "20000"])
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said).splitlines()
+    assert [line[:12].strip() for line in lines] == ["write", "protect", "flip", "zero", "cut out", "cut off", "ok"]
+    assert sum("every byte is as it was" in line for line in lines) == 4 and max(map(len, lines)) <= 120

@@ -124,6 +124,15 @@ def test_settings_reach_the_file(rpq_run: Run, table: pa.Table, tmp_path: Path) 
     assert len(pages) > 6
 
 
+def test_compression_by_column(rpq_run: Run, tmp_path: Path, table: pa.Table) -> None:
+    source, written = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pyarrow.parquet.write_table(table, source)
+    asked = ["--compression", "text=none,share=gzip", "--compression-level", "number=9"]
+    assert rpq_run("write", source, written, *asked).code == 0
+    row_group = pyarrow.parquet.read_metadata(written).row_group(0)
+    assert [row_group.column(i).compression for i in range(3)] == ["ZSTD", "GZIP", "UNCOMPRESSED"]
+
+
 def test_no_checkpoints(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
     source, written = tmp_path / "a.csv", tmp_path / "written.parquet"
     pyarrow.csv.write_csv(table, source)

@@ -326,3 +326,14 @@ def test_a_worker_killed_in_the_middle_of_reading(
     assert killing.happened
     expected = undisturbed(frame)
     pd.testing.assert_frame_equal(computed, expected[expected["part"] > 0].reset_index(drop=True))
+
+
+@pytest.mark.thorough
+def test_a_scrub_by_a_scheduler(tree: Path, dask_client: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "resilient_pq", "scrub", str(tree), "--state", str(tmp_path / "state"), "--json"]
+    command += ["--scheduler", dask_client.scheduler.address, "--budget", "500MB/s"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    told, here = json.loads(done.stdout), rpq.scrub(tree, tmp_path / "other")
+    assert done.returncode == here.exit_code == 1
+    assert (told["num_proven"], told["num_damaged"]) == (here.num_proven, here.num_damaged)
+    assert {each["url"] for each in told["damaged"]} == {each.url for each in here.damaged}

@@ -61,6 +61,7 @@ rpq.opne("a.parquet")
 def test_the_stub_is_what_the_code_says() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "sync_stub.py"))
     assert STUB.read_text() == script["page"](), "run python scripts/sync_stub.py"
+    assert STUB.with_name("name_table.py").read_text() == script["table"](), "run python scripts/sync_stub.py"
 
 
 def test_objects_are_of_the_public_classes(tmp_path: Path) -> None:

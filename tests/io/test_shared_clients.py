@@ -32,6 +32,7 @@ class Server(ThreadingHTTPServer):
         connected: Connections so far.
         connections: Those that are open.
         keys: The access key of each request.
+        spoils: What makes the bytes that are sent over the first connection wrong.
     """
 
     daemon_threads = True
@@ -42,6 +43,7 @@ class Server(ThreadingHTTPServer):
         self.data = data
         self.connected = self.connections = 0
         self.keys: list[str] = []
+        self.spoils = False
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
     def wait_until_left(self, most: int = 0) -> None:
@@ -57,6 +59,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         self.server.connected += 1
+        self.is_first = self.server.connected == 1
         self.server.connections += 1
         try:
             super().handle()
@@ -76,7 +79,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
         self.send_header("ETag", '"e"')
         self.end_headers()
-        self.wfile.write(data[start:end])
+        spoiled = bytearray(data[start:end])
+        spoiled[len(spoiled) // 3] ^= self.server.spoils and self.is_first
+        self.wfile.write(spoiled)
 
     def log_message(self, format: str, *args: Any) -> None:
         return
@@ -123,6 +128,17 @@ async def test_many_at_once_share_a_client_and_its_limit(server: Server) -> None
     assert found == [100] * 60
     assert server.connected <= 8
     assert (counters.hedged, counters.retries) == (0, 0)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "http"])
+async def test_what_comes_damaged_is_read_again_over_a_new_connection(server: Server, scheme: str) -> None:
+    server.spoils = True
+    options = options_of(server) if scheme == "s3" else {}
+    name = "s3://bucket/a" if scheme == "s3" else f"{server.url}/a"
+    async with rpq.open(name, options=rpq.ReadOptions(tail_bytes=300), storage_options=options) as file:
+        assert len((await file.read()).to_pydict()["x"]) == 100
+    await asyncio.to_thread(server.wait_until_left, 1)
+    assert server.connected > 2, "one for the damaged footer, one for the damaged chunk"
 
 
 def test_several_loops_and_threads(server: Server) -> None:

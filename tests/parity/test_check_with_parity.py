@@ -54,3 +54,44 @@ def test_more_damage_than_parity(foreign: Path) -> None:
     report = rpq.check(foreign)
     assert report.outcome == "nothing" and report.blocks_damaged is not None and report.blocks_repairable is not None
     assert report.blocks_repairable < report.blocks_damaged and all(command[1] != "repair" for command in report.next)
+
+
+def test_a_file_that_is_copied_into_its_sidecar(tmp_path: Path) -> None:
+    path = tmp_path / "small.parquet"
+    rpq.write(path, {"x": np.random.default_rng(1).random(900)})
+    rpq.protect(path)
+    assert rpq.check(path).blocks_damaged is None
+    rot(path, 1_000, b"?" * 900)
+    report = rpq.check(path)
+    assert (report.blocks_damaged, report.blocks_repairable) == (3, 3) and report.next[0][1] == "repair"
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_parity_is_computed_again(tmp_path: Path, inline: bool) -> None:
+    path = tmp_path / "a.parquet"
+    rpq.write(path, {"x": np.random.default_rng(1).random(20_000)}, parity="10%" if inline else None)
+    assert inline or rpq.check(path, deep=True).parity_blocks == 0
+    where = path
+    if not inline:
+        rpq.protect(path)
+        where = Path(f"{path}.rpqparity")
+    report = rpq.check(path, deep=True)
+    assert report.outcome == "sound" and report.parity_blocks and report.parity_blocks > 10
+    data = where.read_bytes()
+    for at in (len(data) * 9 // 10,) if inline else (5_000, len(data) // 2):
+        rot(where, at, bytes([data[at] ^ 1]))
+        assert rpq.check(path).outcome == "sound"
+        report = rpq.check(path, deep=True)
+        assert report.outcome == "damaged" and not report.findings[0].costs_rows
+        assert inline or report.next == (("rpq", "protect", str(path), "--overwrite"),)
+        rot(where, at, data[at : at + 1])
+
+
+def test_a_sidecar_of_another_version_is_a_finding(foreign: Path) -> None:
+    pq.write_table(pa.table({"x": np.random.default_rng(2).random(20_000)}), foreign, compression="none")
+    assert rpq.check(foreign).outcome == "sound"
+    report = rpq.check(foreign, deep=True)
+    assert report.outcome == "damaged" and "belong to other bytes" in report.findings[0].message
+    assert [result.outcome for result in rpq.check_many(foreign.parent, deep=True)] == ["damaged"]
+    Path(f"{foreign}.rpqparity").write_bytes(b"no sidecar")
+    assert "its parity is lost" in rpq.check(foreign, deep=True).findings[0].message

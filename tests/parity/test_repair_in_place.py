@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 
 import resilient_pq as rpq
-from resilient_pq.io import MemoryStore
+from resilient_pq.io import LocalStore, MemoryStore
+from resilient_pq.io.partial_file import file_info
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
 
 BLOCKS = [(3, b"abc"), (4096, b"d" * 700), (9_990, b"the end of it")]
@@ -27,6 +29,11 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+def written(path: Path) -> None:
+    digest = xxhash.xxh3_128_digest(repaired())
+    write_in_place(str(path), file_info(str(path), os.stat(path)), SIZE, digest, BLOCKS)
+
+
 def repaired() -> bytes:
     data = bytearray(SIZE)
     for offset, block in BLOCKS:
@@ -35,7 +42,7 @@ def repaired() -> bytes:
 
 
 def test_blocks_are_written(path: Path) -> None:
-    write_in_place(str(path), SIZE, BLOCKS)
+    written(path)
     assert path.read_bytes() == repaired()
     assert os.listdir(path.parent) == ["day.parquet"]
 
@@ -51,7 +58,7 @@ def test_a_crash_leaves_the_file_as_it_was_or_is_made_good(
         with monkeypatch.context() as patch:
             _crash_after(patch, call, allowed)
             try:
-                write_in_place(str(path), SIZE, BLOCKS)
+                written(path)
             except CrashError:
                 crashes += 1
         finish_in_place(str(path))
@@ -97,7 +104,7 @@ def test_a_journal_that_is_cut_or_changed_is_not_carried_out(path: Path) -> None
     with pytest.MonkeyPatch.context() as patch:
         _crash_after(patch, "remove", 0)
         with pytest.raises(CrashError):
-            write_in_place(str(path), SIZE, BLOCKS)
+            written(path)
     whole = journal.read_bytes()
     for cut in [*range(0, len(whole), 37), len(whole) - 1]:
         for text in (whole[:cut], whole[:cut] + bytes([whole[cut] ^ 1]) + whole[cut + 1 :]):
@@ -137,3 +144,35 @@ async def test_what_cannot_be_repaired_in_place_is_not_touched(tmp_path: Path) -
         await rpq.repair(file, tmp_path / "b", in_place=True)
     with pytest.raises(rpq.UnsupportedError, match="only local files"):
         await rpq.repair((MemoryStore(), "a"), in_place=True)
+
+
+def test_the_journal_of_another_file_is_not_carried_out(path: Path) -> None:
+    """The file was written anew between the crash and the next repair."""
+    with pytest.MonkeyPatch.context() as patch:
+        _crash_after(patch, "remove", 0)
+        with pytest.raises(CrashError):
+            written(path)
+    path.write_bytes(b"newer" * 2_500)
+    finish_in_place(str(path))
+    assert path.read_bytes() == b"newer" * 2_500 and os.listdir(path.parent) == ["day.parquet"]
+
+
+def test_a_file_that_changed_meanwhile_is_not_touched(path: Path) -> None:
+    pin = file_info(str(path), os.stat(path))
+    path.write_bytes(b"newer" * 2_500)
+    with pytest.raises(rpq.ObjectChangedError):
+        write_in_place(str(path), pin, SIZE, bytes(16), BLOCKS)
+    assert path.read_bytes() == b"newer" * 2_500 and os.listdir(path.parent) == ["day.parquet"]
+
+
+async def test_a_repaired_file_is_the_version_that_was_protected(tmp_path: Path) -> None:
+    """Below the root of a store; rot does not change the time of a file, and its repair does not either."""
+    file, data, store = tmp_path / "a.parquet", np.random.default_rng(3).bytes(100_000), LocalStore(tmp_path)
+    file.write_bytes(data)
+    await rpq.protect((store, "a.parquet"))
+    before = await store.head("a.parquet")
+    file.write_bytes(data[:5000] + b"rot" + data[5003:])
+    times = int(before.etag.split("-")[2], 16) if before.etag else 0
+    os.utime(file, ns=(times, times))
+    await rpq.repair((store, "a.parquet"), in_place=True)
+    assert file.read_bytes() == data and await store.head("a.parquet") == before

@@ -613,6 +613,7 @@ async def test_memory_that_does_not_suffice(place: str, monkeypatch: pytest.Monk
         raise MemoryError
 
     monkeypatch.setattr(place, fail)
+    monkeypatch.setattr(kernels, "ChunkBatch", fail)
     with pytest.raises(rpq.FormatError, match="there is not enough memory for the 2 ") as caught:
         await read(file_of("required int32 a;", 2, ONE_TWO))
     assert isinstance(caught.value.__cause__, MemoryError)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from sampled import either
 import resilient_pq as rpq
 from resilient_pq import (
     AccessDeniedError,
+    ChecksumError,
     NotFoundError,
     ObjectChangedError,
     ReadOptions,
@@ -111,16 +113,20 @@ class Source:
     Attributes:
         proxy: Breaks requests.
         url: Of the file, through the proxy.
+        site: The web server.
+        retry: When requests are sent again.
     """
 
-    def __init__(self, proxy: Any, url: str) -> None:
+    def __init__(self, proxy: Any, url: str, site: Any) -> None:
         self.proxy = proxy
         self.url = url
+        self.site = site
+        self.retry = QUICK
 
     async def read(self, options: ReadOptions = OPTIONS) -> pa.Table:
         """What is read of the file by a store of its own."""
         self.proxy.requests.clear()
-        async with HttpStore(retry=QUICK) as store, rpq.open((store, self.url), options=options) as file:
+        async with HttpStore(retry=self.retry) as store, rpq.open((store, self.url), options=options) as file:
             return pa.table(await file.read(filters=FILTERS))
 
     async def read_indexes(self) -> list[Any]:
@@ -135,7 +141,7 @@ async def source(data: bytes, site: Any, http_proxy: Callable[[str], Any]) -> So
     site.data = data
     server, _, name = site.url.rpartition("/")
     proxy = http_proxy(server)
-    return Source(proxy, f"{proxy.endpoint_url}/{name}")
+    return Source(proxy, f"{proxy.endpoint_url}/{name}", site)
 
 
 EXPECTED = ROWS.slice(700, 600)
@@ -242,6 +248,34 @@ async def test_flipped_bits_of_a_tail_with_all_indexes(source: Source) -> None:
 @pytest.mark.parametrize("at", SAMPLED)
 async def test_a_flipped_bit(source: Source, at: int) -> None:
     await _check_bits(source, at, 8)
+
+
+async def test_a_bit_flips_in_the_first_two_answers_for_every_range(source: Source) -> None:
+    """Bytes are damaged only when they come so every time."""
+    flip, seen = _flipping(random.Random(3), []), Counter[bytes]()
+
+    def edit(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+        wanted = re.findall(rb"bytes \d+-\d+/", head)[0]
+        seen[wanted] += 1
+        return flip(head, body) if seen[wanted] <= 2 else (head, body)
+
+    source.proxy.on("GET", times=FOREVER, edit=edit)
+    source.retry = RetryPolicy(base_delay=0.001, hedge_after=None)
+    assert (await source.read()).equals(EXPECTED)
+    assert max(seen.values()) >= 3
+
+
+async def test_damage_that_comes_twice_alike_is_read_no_more(source: Source, data: bytes) -> None:
+    """It is what the store has."""
+    spoiled = bytearray(data)
+    spoiled[data.index(b"text 700") + 5] ^= 4
+    source.site.data = bytes(spoiled)
+    for attempts, most in ((None, 2), (2, 1)):
+        source.retry = RetryPolicy(attempts=attempts, hedge_after=None)
+        with pytest.raises(ChecksumError):
+            await source.read()
+        asked = Counter(request.headers.get("range") for request in source.proxy.requests if request.method == "GET")
+        assert max(asked.values()) == most
 
 
 @pytest.mark.thorough

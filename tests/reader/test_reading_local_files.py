@@ -19,7 +19,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import memory_pool
 from resilient_pq.io import LocalStore, MemoryStore, OpenObject
-from resilient_pq.reader import row_groups
+from resilient_pq.reader import read_units, row_groups
 
 #: What is tested here is what threads do.
 pytestmark = pytest.mark.usefixtures("threads_for_small_chunks")
@@ -193,6 +193,7 @@ async def test_what_a_disk_gave_wrong_once_is_read_again(
         (data,) = parts
         return real(chunk, [memoryview(broken(bytes(data), len(data) // 2))], verify=verify, views=views)
 
+    monkeypatch.setattr(row_groups, "decode_flat", lambda chunks, **_: [None] * len(chunks))
     monkeypatch.setattr(row_groups, "decode_parts", once_wrong)
     async with rpq.open((store, str(path))) as file:
         assert pa.table(await file.read(["n"])).equals(pq.read_table(path, columns=["n"]))
@@ -217,7 +218,8 @@ async def test_a_file_that_is_cut_while_it_is_read_is_noticed(path: Path) -> Non
     assert store.log.opened == store.log.closed > 0
 
 
-async def test_a_cancelled_read_ends_its_threads(path: Path) -> None:
+async def test_a_cancelled_read_ends_its_threads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_units, "_UNIT", 1)
     store, begun, gate = WatchedStore(), threading.Event(), threading.Event()
 
     def wait() -> None:

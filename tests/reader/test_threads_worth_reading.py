@@ -69,7 +69,7 @@ async def test_no_more_threads_take_part_than_pay(
     await file.close()
     at_work, seen = 0, 0
     lock, both = threading.Lock(), threading.Event()
-    decode = row_groups.decode_parts
+    decode = row_groups.RowGroupWork.decode
 
     def watched(*args: object, **kwargs: object) -> object:
         nonlocal at_work, seen
@@ -86,7 +86,7 @@ async def test_no_more_threads_take_part_than_pay(
             with lock:
                 at_work -= 1
 
-    monkeypatch.setattr(row_groups, "decode_parts", watched)
+    monkeypatch.setattr(row_groups.RowGroupWork, "decode", watched)
     options = rpq.ReadOptions(max_threads=2)
     async with rpq.open(path, options=options) as file:
         await file.read()

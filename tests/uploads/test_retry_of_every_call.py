@@ -76,6 +76,7 @@ CALLS: dict[str, tuple[Call, RetryPolicy]] = {
     "scan": (lambda how: asyncio.to_thread(lambda: rpq.scan([URL], **how).arrow_schema), READING),
     "protect": (lambda how: rpq.protect(URL, **how), READING),
     "repair": (lambda how: rpq.repair(URL, "here.parquet", **how), READING),
+    "scrub": (lambda how: rpq.scrub("s3://bucket/", "scrub.state", **how), WRITING),
     "seal": (lambda how: rpq.seal("here.parquet", "s3://bucket/a.parquet", **how), WRITING),
     "write": (lambda how: rpq.write(URL, {"a": [1]}, **how), WRITING),
     "create": (lambda how: entered(rpq.create(URL, **how)), WRITING),

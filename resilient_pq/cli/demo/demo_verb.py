@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from resilient_pq.cli.demo import demo_places
+from resilient_pq.cli.demo.demo_rot import tell_of_rot
 from resilient_pq.cli.demo.demo_rows import DemoRows
 from resilient_pq.cli.demo.demo_story import Story
 from resilient_pq.cli.exit_codes import epilog
@@ -20,6 +21,7 @@ EPILOG = epilog(
     "every stored row was recovered",
     "rows are missing, or a value is not what was written",
     "rpq demo",
+    "rpq demo --rot",
     "rpq demo --s3 --endpoint-url http://localhost:8333 --bucket test",
     nothing="nothing was left to recover",
 )
@@ -37,6 +39,9 @@ def demo(
         ),
     ] = None,
     keep: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the files, in a new folder in DIR.")] = None,
+    rot: Annotated[
+        bool, typer.Option("--rot", help="Damage a protected file instead, repair it from its parity, and compare.")
+    ] = False,
     s3: Annotated[bool, typer.Option("--s3", help="Write to S3 instead of a temporary folder.")] = False,
     bucket: Annotated[str | None, typer.Option(metavar="NAME", help="The bucket; with --s3.")] = None,
     create_bucket: Annotated[
@@ -58,6 +63,8 @@ def demo(
     """
     if s3 != (bucket is not None):
         raise typer.BadParameter("--s3 and --bucket go together", param_hint="--bucket" if s3 else "--s3")
+    if rot and s3:
+        raise typer.BadParameter("--rot is for local files", param_hint="--rot")
     if input_path == STDIN:
         raise typer.BadParameter("stdin cannot be read twice, name a file", param_hint="--input")
     options = storage(endpoint_url, storage_option).options
@@ -70,6 +77,6 @@ def demo(
             else demo_places.bucket(bucket, options, create=create_bucket, keep=keep_objects)
         )
         async with place as found:
-            return await Story(output, source, found).tell()
+            return await (tell_of_rot(output, source, found) if rot else Story(output, source, found).tell())
 
     return run_verb(NAME, work, as_json=as_json)

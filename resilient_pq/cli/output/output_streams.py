@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import IO, Any, cast
-
-from rich.console import Console
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from resilient_pq.errors import StoreError, Where
-from resilient_pq.io.os_errors import from_os_error
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class OutputClosedError(Exception):
@@ -59,6 +59,8 @@ def cannot_write(error: OSError) -> OutputClosedError | StoreError:
     _to_nowhere(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return OutputClosedError()
+    from resilient_pq.io.os_errors import from_os_error  # noqa: PLC0415 (so that help needs no store)
+
     return from_os_error(error, "cannot write", "stdout", hint="what it leads to is full, or gone")
 
 
@@ -85,6 +87,8 @@ def _to_nowhere(stream: IO[str]) -> None:
 
 def console(stream: IO[str] | None, *, stderr: bool = False) -> Console:
     """Lays text out for a stream, as wide and as coloured as that is."""
+    from rich.console import Console  # noqa: PLC0415 (so that help needs no colours)
+
     # Rich takes FORCE_COLOR for a terminal; colours are then wanted, but still nothing that moves.
     file = _Shape(stream) if stream is not None else io.StringIO()
     return Console(

@@ -34,6 +34,10 @@ def show_check(output: Output, report: Report) -> None:
     _show_unverified(output, report.pages_verified or 0, report.pages_decoded or 0)
     if report.blocks_damaged is not None:
         output.line("repairable", f"{report.blocks_repairable:,} of {counted(report.blocks_damaged, 'damaged block')}")
+    if report.parity_blocks and report.outcome is Outcome.SOUND:
+        output.line("parity", f"{counted(report.parity_blocks, 'block')} computed again: all as they should be")
+    elif report.parity_blocks == 0:
+        output.line("parity", "none: `rpq protect` makes a sidecar")
     if report.other_policy is not None:
         output.line("more rows", f"--on-damage {report.other_policy.on_damage} keeps {report.other_policy}")
     output.next(*report.next)

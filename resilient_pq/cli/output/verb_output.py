@@ -35,8 +35,19 @@ _FIRST_OF_LINE = "\r\x1b[K"
 _SHOW_CURSOR = "\x1b[?25h"
 
 _STYLES = {
-    "bold green": ("sound", "kept", "protected", "repairable", "written", "ok", "completed", "sealed"),
-    "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
+    "bold green": (
+        "sound",
+        "kept",
+        "protected",
+        "repairable",
+        "written",
+        "ok",
+        "completed",
+        "sealed",
+        "proven",
+        "healed",
+    ),
+    "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken", "rot", "damaged"),
     "bold yellow": (
         "unfinished",
         "unverified",

@@ -12,6 +12,7 @@ import resilient_pq as rpq
 from resilient_pq.bulk.file_result import FileError
 from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.many_files import each_of_many
+from resilient_pq.bulk.proof import protected_digest
 from resilient_pq.cli import many_verbs
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.many_verbs import ManyOptions, Urls
@@ -19,6 +20,7 @@ from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import RunWork, verb
 from resilient_pq.io.location import shown
+from resilient_pq.parity.pinned_object import PinnedObject
 
 NAME = "protect"
 EPILOG = epilog(
@@ -44,7 +46,7 @@ def protect(
         bool,
         typer.Option(
             "--across",
-            help="Write one sidecar, _folder.rpqparity, for all files of a folder: also a file that is missing is"
+            help="Write one sidecar, _folder.rpqparity, for all files of each folder: also a file that is missing is"
             " rebuilt from it and from the others, unless it is too large.",
         ),
     ] = False,
@@ -97,12 +99,18 @@ async def _protect_many(output: Output, urls: Sequence[str], options: dict[str, 
             facts = base_document(NAME, "protected", **asdict(await rpq.protect(task.source, **options)))
             return rpq.FileResult(NAME, task.name, facts=facts)
         except Exception as error:
+            if isinstance(error, rpq.AlreadyExistsError):
+                if await _is_protected(task):
+                    return rpq.FileResult(NAME, task.name, facts=base_document(NAME, "kept", url=task.name))
+                error = rpq.AlreadyExistsError("its sidecar is of another version: --overwrite replaces it")
             return rpq.FileResult(NAME, task.name, error=FileError.of(error))
 
-    sizes: list[int] = []
+    sizes, kept = list[int](), list[str]()
 
     def report(result: rpq.FileResult) -> None:
-        if result.facts is not None:
+        if result.facts is not None and result.facts["outcome"] == "kept":
+            kept.append(result.url)
+        elif result.facts is not None:
             sizes.append(result.facts["size"])
         elif result.error is not None:
             output.line("error", f"{result.url}: {result.error.message}")
@@ -117,21 +125,33 @@ async def _protect_many(output: Output, urls: Sequence[str], options: dict[str, 
             progress=many_verbs.update_meter(meter),
         )
         summary = await many_verbs.report_results(output, results, ManyOptions(), each=report)
-    output.line("protected", f"{wording.counted(len(sizes), 'file')}; sidecars of {wording.in_bytes(sum(sizes))}")
-    facts = {"files": summary.num_files, "files_protected": len(sizes), "size": sum(sizes)}
-    outcome = "protected" if len(sizes) == summary.num_files else "error"
+    before = f"; {len(kept):,} more have one of their present version" if kept else ""
+    output.line(
+        "protected", f"{wording.counted(len(sizes), 'file')}; sidecars of {wording.in_bytes(sum(sizes))}{before}"
+    )
+    facts = {"files": summary.num_files, "files_protected": len(sizes), "files_kept": len(kept), "size": sum(sizes)}
+    outcome = "protected" if len(sizes) + len(kept) == summary.num_files else "error"
     output.document(base_document(NAME, outcome, url=" ".join(map(shown, urls)), **facts))
     return summary.exit_code
 
 
+async def _is_protected(task: FileTask) -> bool:
+    """Whether the sidecar that is there was made of the version of the file that is there."""
+    try:
+        return await protected_digest(await PinnedObject.find(*task.source)) is not None
+    except rpq.StoreError:
+        return False
+
+
 async def _protect_across(output: Output, urls: Sequence[str], options: dict[str, Any]) -> int:
-    """One sidecar for all files that are named."""
-    found: list[str] = []
+    """One sidecar for all files of each folder."""
+    folders: dict[str, list[str]] = {}
 
     async def run(task: FileTask) -> rpq.FileResult:
-        found.append(task.url)
+        folders.setdefault(task.source[0].beside(task.url, ""), []).append(task.url)
         return rpq.FileResult(NAME, task.name, facts={})
 
     named = urls[0] if len(urls) == 1 else list(urls)
     await each_of_many(NAME, named, run, storage_options=output.reached.options).finish()
-    return await _protect(output, sorted(found), options)
+    output.as_lines = len(folders) > 1
+    return max([await _protect(output, sorted(files), options) for _, files in sorted(folders.items())])

@@ -70,7 +70,9 @@ async def _repair(
         return ExitCode.DAMAGE
     if done.num_blocks:
         damaged = f"{done.num_blocks_damaged:,} of {wording.counted(done.num_blocks, 'block')}"
-        output.line("damaged", f"{damaged}; {done.num_blocks_rebuilt:,} rebuilt from parity")
+        moved = done.num_blocks_damaged - done.num_blocks_rebuilt
+        elsewhere = f", {moved:,} found in other places of the file" if moved else ""
+        output.line("damaged", f"{damaged}; {done.num_blocks_rebuilt:,} rebuilt from parity{elsewhere}")
     else:
         output.line("copied", "all bytes, from the copy in the sidecar")
     output.line("written", f"{done.output}, {wording.in_bytes(done.size)}, as it was when it was protected")

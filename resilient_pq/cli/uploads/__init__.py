@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from resilient_pq.cli.uploads import abort, complete, listing, show
-
 NAME = "uploads"
 HELP = """List, complete or abort uploads that were left open.
 
@@ -16,4 +14,3 @@ EPILOG = (
     "  rpq uploads complete s3://bucket/day.parquet\n"
     "  rpq check s3://bucket/day.parquet"
 )
-VERBS = (listing, complete, show, abort)

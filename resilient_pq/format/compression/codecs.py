@@ -125,6 +125,8 @@ _NAMES = {"none": CompressionCodec.UNCOMPRESSED, "lz4": CompressionCodec.LZ4_RAW
 
 def codec_named(name: str | None) -> CompressionCodec:
     """The codec that a user names: "zstd", "snappy", "gzip", "brotli", "lz4" or "lz4_raw", "none" or None."""
+    if not isinstance(name, str | None):
+        raise OptionError(f"compression is {name!r}", hint='such as "zstd", or {"column": "zstd"}')
     wanted = (name or "none").lower()
     codec = _NAMES.get(wanted) or CompressionCodec.__members__.get(wanted.upper())
     if wanted == "none" or codec is CompressionCodec.UNCOMPRESSED:
@@ -145,6 +147,8 @@ def check_level(codec: CompressionCodec, level: int | None) -> int:
     if known.levels is None:
         raise OptionError(f"{codec.name.lower()} has no compression levels", hint="leave compression_level out")
     lowest, highest = known.levels
+    if not isinstance(level, int):
+        raise OptionError(f"compression_level is {level!r}; it is a whole number, {lowest} to {highest}")
     if not lowest <= level <= highest:
         raise OptionError(f"compression_level {level} is out of range for {codec.name.lower()}: {lowest} to {highest}")
     return level

@@ -89,6 +89,7 @@ FlatChunk, flat_page_header, with_index_places = (
     for name in ("FlatChunk", "flat_page_header", "with_index_places")
 )
 
+ChunkBatch = _kernel(reference.ChunkBatch)
 StructReader = _kernel(reference.StructReader)
 bloom_contains = _kernel(reference.bloom_contains)
 bloom_insert = _kernel(reference.bloom_insert)

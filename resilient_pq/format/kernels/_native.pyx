@@ -32,6 +32,8 @@ include "native/streams.pxi"
 include "native/views.pxi"
 include "native/byte_array_runs.pxi"
 include "native/gf256.pxi"
+include "native/arrow_arrays.pxi"
+include "native/chunk_batch.pxi"
 
 
 def _runs_avx2():

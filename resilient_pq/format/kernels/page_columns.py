@@ -71,3 +71,30 @@ class PageSpan:
     NUM_PRESENT: Final = 3
     #: How many columns there are.
     WIDTH: Final = 4
+
+
+class ChunkField:
+    """The columns of the table of chunks that `ChunkBatch` reads."""
+
+    #: A physical type.
+    TYPE: Final = 0
+    #: Bytes of a value; 0 for BOOLEAN and BYTE_ARRAY.
+    WIDTH: Final = 1
+    #: 1 where values may be null, else 0.
+    OPTIONAL: Final = 2
+    #: A CompressionCodec.
+    CODEC: Final = 3
+    #: Entries after which its pages end.
+    NUM_VALUES: Final = 4
+    #: Rows that there must be.
+    NUM_ROWS: Final = 5
+    #: Bytes of all pages at most, when they are decompressed.
+    SIZE: Final = 6
+    #: The smallest CRC32 in page headers that is compared.
+    LEAST_CRC: Final = 7
+    #: 1 where byte arrays have to be UTF-8.
+    TEXT: Final = 8
+    #: How many of the lowest bytes of integers are kept, 1 or 2; 0 for all.
+    NARROW: Final = 9
+    #: How many columns there are.
+    COUNT: Final = 10

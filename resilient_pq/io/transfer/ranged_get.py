@@ -118,6 +118,11 @@ class RangedGetStore(ReadStore):
         self._hedging = Hedging[Answer](retry.hedge_after, limiter, lambda answer: answer.body.close())
         self._suffix_works = True
 
+    @property
+    def rereads(self) -> int:
+        """Those of the policy."""
+        return self._attempts.policy.rereads
+
     @abstractmethod
     async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
         """Send one GET with this Range header, and If-Match when there is a pin with an ETag."""

@@ -18,6 +18,10 @@ from resilient_pq.errors import StoreError, ThrottledError
 Result = TypeVar("Result")
 
 
+#: Times that bytes are read again which do not fit their checksum, before they are taken to be stored so.
+MOST_REREADS: Final = 5
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How long one operation is tried while the store does not answer as it should.
@@ -50,6 +54,11 @@ class RetryPolicy:
             raise ValueError("attempts is at least 1")
         if not min(self.seconds, self.base_delay, self.max_delay, self.hedge_after or 0.0) >= 0:
             raise ValueError("a time or delay is not below 0 seconds")
+
+    @property
+    def rereads(self) -> int:
+        """How many times bytes that came damaged are asked for again: as many as there are attempts, but not many."""
+        return MOST_REREADS if self.attempts is None else min(MOST_REREADS, max(1, self.attempts - 1))
 
     def next_delay(
         self,

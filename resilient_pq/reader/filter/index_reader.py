@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from resilient_pq.errors import ChecksumError, FormatError, located
 from resilient_pq.io import ObjectTail
+from resilient_pq.io.transfer.rereads import read_again
 from resilient_pq.off_event_loop import Turns, off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
@@ -43,13 +44,18 @@ class IndexReader:
             place = index_ranges.with_length(place, data)
             at_hand = place.range.size <= len(data)
             data = data[: place.range.size] if at_hand else await self._tail_or_fetch(place)
-        try:
-            found: T = await self._in_thread(self._verify_and_decode, place, data, decode_bytes)
-        except ChecksumError:
-            # A transfer can go wrong as well as a disk: the bytes are fetched once more before this is an error.
-            again = await self._fetch(place)
-            found = await self._in_thread(self._verify_and_decode, place, again, decode_bytes)
-        return found
+        found: list[T] = []
+
+        async def is_whole(data: memoryview) -> bool:
+            with suppress(ChecksumError):
+                found.append(await self._in_thread(self._verify_and_decode, place, data, decode_bytes))
+            return bool(found)
+
+        if not await is_whole(data):
+            damaged = await read_again(self._objects.store, lambda: self._fetch(place), is_whole, data)
+            if damaged is not None:
+                found.append(await self._in_thread(self._verify_and_decode, place, damaged, decode_bytes))
+        return found[0]
 
     async def _tail_or_fetch(self, place: IndexPlace) -> memoryview:
         at_hand = self._at_hand(place)

@@ -226,26 +226,27 @@ def plain_pages(buffer, spans, present, Py_ssize_t slot, out):
     cdef Array parts = spans_of(spans, source, slot, slots.count, flags)
     cdef bint bits = out.dtype == np.bool_
     with nogil:
-        copy_plain(source.at, <const int64_t*> parts.at, parts.count, flags.at, slot, slots, bits)
+        copy_plain(source.at, <const int64_t*> parts.at, parts.count, flags.at, slot, slots.bytes.at, slots.width,
+                   slots.numbers, bits)
 
 
 cdef int copy_plain(
-    const uint8_t* data, const int64_t* spans, Py_ssize_t n, const uint8_t* flags, Py_ssize_t slot, Slots slots,
-    bint bits
+    const uint8_t* data, const int64_t* spans, Py_ssize_t n, const uint8_t* flags, Py_ssize_t slot, uint8_t* values,
+    Py_ssize_t width, bint numbers, bint bits
 ) except -1 nogil:
     cdef Py_ssize_t room, needed, i
     cdef uint8_t* place
     for i in range(n):
-        place = slots.bytes.at + slot * slots.width
+        place = values + slot * width
         room = spans[1] - spans[0]
         needed = (spans[3] + 7) // 8 if bits else 0
-        if needed > room or (not bits and slots.width and spans[3] > room // slots.width):
+        if needed > room or (not bits and width and spans[3] > room // width):
             return malformed(b"a page has fewer bytes than its values need")
         if bits:
             unpack_run(data + spans[0], room, 1, place, spans[3], 1)
-        elif spans[3] and slots.width:
-            memcpy(place, data + spans[0], spans[3] * slots.width)
-        spread_page(place, slots.width, slots.numbers, flags + slot, spans)
+        elif spans[3] and width:
+            memcpy(place, data + spans[0], spans[3] * width)
+        spread_page(place, width, numbers, flags + slot, spans)
         slot += spans[2]
         spans += SPAN_PARTS
     return 0
@@ -259,22 +260,22 @@ def dictionary_pages(buffer, spans, present, Py_ssize_t slot, dictionary, out):
     cdef Array source = readable(buffer), flags = readable(present)
     cdef Array parts = spans_of(spans, source, slot, slots.count, flags)
     with nogil:
-        copy_chosen(source.at, <const int64_t*> parts.at, parts.count, flags.at, slot, known, slots)
+        copy_chosen(source.at, <const int64_t*> parts.at, parts.count, flags.at, slot, known.bytes.at, known.count,
+                    slots.bytes.at, slots.width, slots.numbers)
 
 
 cdef int copy_chosen(
     const uint8_t* data, const int64_t* spans, Py_ssize_t n, const uint8_t* flags, Py_ssize_t slot,
-    Slots dictionary, Slots slots
+    const uint8_t* known, Py_ssize_t num_known, uint8_t* values, Py_ssize_t width, bint numbers
 ) except -1 nogil:
-    cdef const uint8_t* known = dictionary.bytes.at
-    cdef Py_ssize_t width = slots.width, i
+    cdef Py_ssize_t i
     cdef uint8_t* place
     cdef Indices indices
     for i in range(n):
-        place = slots.bytes.at + slot * width
+        place = values + slot * width
         if spans[3]:
-            begin_indices(&indices, data + spans[0], spans[1] - spans[0], spans[3], dictionary.count)
-            if not slots.numbers:
+            begin_indices(&indices, data + spans[0], spans[1] - spans[0], spans[3], num_known)
+            if not numbers:
                 choose_rows(&indices, known, width, place)
             elif width == 1:
                 choose(&indices, known, place)
@@ -284,7 +285,7 @@ cdef int copy_chosen(
                 choose(&indices, <const uint32_t*> known, <uint32_t*> place)
             else:
                 choose(&indices, <const uint64_t*> known, <uint64_t*> place)
-        spread_page(place, width, slots.numbers, flags + slot, spans)
+        spread_page(place, width, numbers, flags + slot, spans)
         slot += spans[2]
         spans += SPAN_PARTS
     return 0

@@ -3,7 +3,6 @@
 # A struct is read twice over by nearly the same code: `read_*` make objects, `check_*` see to it that `read_*` would
 # not fail, without objects and without the GIL.
 
-from cpython.buffer cimport PyBUF_SIMPLE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
 from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs

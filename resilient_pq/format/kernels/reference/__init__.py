@@ -52,6 +52,7 @@ from resilient_pq.format.kernels.reference.nesting import slot_validity as slot_
 from resilient_pq.format.kernels.reference.nulls import spread as spread
 from resilient_pq.format.kernels.reference.numbers import number_min_max as number_min_max
 from resilient_pq.format.kernels.reference.page_headers import page_headers as page_headers
+from resilient_pq.format.kernels.reference.pages import ChunkBatch as ChunkBatch
 from resilient_pq.format.kernels.reference.pages import dictionary_pages as dictionary_pages
 from resilient_pq.format.kernels.reference.pages import page_levels as page_levels
 from resilient_pq.format.kernels.reference.pages import plain_pages as plain_pages

@@ -5,7 +5,8 @@ A run is data pages of a chunk one behind the other, decompressed, whose values 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,3 +184,48 @@ def _spread(spans: NDArray[np.int64], present: NDArray[np.bool_], slot: int, out
                 raise ValueError("a page has another number of values than flags")
             spread(out[slot : slot + num_slots], flags)
         slot += num_slots
+
+
+# --- batches of chunks ------------------------------------------------------------------------------------------------
+
+
+class ArrowStruct(Protocol):
+    """An `ArrowArray` of the C data interface, which is released with this object unless somebody moved it away."""
+
+    @property
+    def address(self) -> int:
+        """Where it lies."""
+
+
+#: A page that is to be compared with its CRC32, decompressed, or both: the number of its chunk; where its body begins
+#: therein, how many of its bytes are not compressed, and where it ends; its CRC32, -1 where nothing is to be compared;
+#: where it is to be decompressed to, None where it is not; and what that must begin with then.
+PageBody = tuple[int, int, int, int, int, NDArray[np.uint8] | None, bytes]
+
+
+class ChunkBatch:
+    """Column chunks without nesting that are decoded together.
+
+    First the pages in `bodies` are compared and decompressed, in this order; then `arrays` decodes all chunks but those
+    that were declined: by the batch, for something that is damaged or uncommon, or by the caller. What a chunk that is
+    declined says, and what is wrong with it, is for others to find out. This one declines all.
+    """
+
+    def __init__(self, parts: Sequence[Any], described: NDArray[np.int64]) -> None:
+        """Take the bytes of each chunk, and a row of `ChunkField`s for it."""
+        if described.ndim != 2 or len(described) != len(parts):
+            raise ValueError("there must be a row of numbers for the bytes of each chunk")
+        self._count = len(parts)
+
+    def bodies(self) -> list[PageBody]:
+        """What is to be done before the values are decoded."""
+        return []
+
+    def decline(self, chunk: int) -> None:
+        """Leave a chunk out."""
+        if not 0 <= chunk < self._count:
+            raise IndexError(chunk)
+
+    def arrays(self) -> list[ArrowStruct | None]:
+        """The values of each chunk, None where it was declined; it may be called once."""
+        return [None] * self._count

@@ -8,7 +8,7 @@ from dataclasses import replace
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
-from resilient_pq.format.file_metadata import ColumnChunk, SchemaElement
+from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, SchemaElement
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
@@ -17,10 +17,11 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.footers.footer_evidence import all_chunks, has_values, pages_begin
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
+from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.records.record_scan import FileSpan, file_spans
 from resilient_pq.recovery.evidence.records.survey import Survey
-from resilient_pq.recovery.evidence.row_group_choice import FileEnd
+from resilient_pq.recovery.evidence.row_group_choice import FileEnd, candidates_of_survey, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding
 
 
@@ -97,9 +98,26 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
     else:
         end = FileEnd(0, known.source.info.size, found.stated_rows)
         known = replace(known, contents=found.contents, row_groups=found.rebuilt.row_groups, end=end)
+        known = await _prefer_records(known, found.contents.metadata)
     if known.end is not None and not proves:
         return replace(known, end=replace(known.end, num_rows=None, miscounted=False))
     return known
+
+
+async def _prefer_records(known: Reconstruction, schema: FileMetaData) -> Reconstruction:
+    """The same with the row groups as whole records describe them, which a cut footer gave the schema for."""
+    survey = known.survey
+    if survey is None or not survey.row_groups or known.moved:
+        return known
+
+    def locate() -> list[LocatedRowGroup]:
+        candidates = candidates_of_survey(survey, schema)
+        return [] if candidates is None else locate_row_groups(candidates)
+
+    recorded = await off_loop(known.num_chunks, locate)
+    ordinals = {one.ordinal for one in recorded}
+    others = [one for one in known.row_groups if one.ordinal not in ordinals]
+    return replace(known, row_groups=tuple(others)).with_row_groups(recorded)
 
 
 def _proves_end(known: Reconstruction, found: TornFooter, behind: Sequence[carve.FoundFile]) -> bool:
