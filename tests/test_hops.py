@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
     "read": (34, 164),
-    "write": (58, 350),
+    "write": (56, 333),
     "read with a filter": (56, 309),
     "recover": (81, 426),
 }

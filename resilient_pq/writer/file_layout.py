@@ -258,9 +258,9 @@ class FileLayout:
         serialized = []
         for laid in self.row_groups:
             found = None
-            if kernels.with_index_places is not None and len(self.row_groups) <= cut_policy.MAX_ROW_GROUPS:
+            if kernels.FlatChunk is not None and len(self.row_groups) <= cut_policy.MAX_ROW_GROUPS:
                 places = laid.column_indexes, laid.offset_indexes, column_index_at, offset_index_at
-                found = kernels.with_index_places(laid.serialized, *places, crc32)
+                found = kernels.FlatChunk.with_index_places(laid.serialized, *places, crc32)
             if found is not None:
                 serialized.append(found)
                 column_index_at += sum([len(index) for index in laid.column_indexes if index is not None])

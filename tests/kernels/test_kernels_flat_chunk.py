@@ -41,17 +41,17 @@ def test_the_header_of_a_page(native: ModuleType, number: int) -> None:
     for crc in (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF):
         data_page = DataPageHeader(number, 8, 3, 3)
         expected = encode(PageHeader(type=0, crc=signed(crc), data_page_header=data_page, **about))
-        assert native.flat_page_header(0, number, 7, crc, number, 8) == expected
+        assert native.FlatChunk.header_of_page(0, number, 7, crc, number, 8) == expected
         entries = DictionaryPageHeader(number, 2)
         expected = encode(PageHeader(type=2, crc=signed(crc), dictionary_page_header=entries, **about))
-        assert native.flat_page_header(2, number, 7, crc, number, 2) == expected
+        assert native.FlatChunk.header_of_page(2, number, 7, crc, number, 2) == expected
 
 
 @pytest.mark.parametrize("numbers", [(2**31, 1, 1), (1, 2**31, 1), (1, 1, 2**31), (-1, 1, 1)])
 def test_more_than_a_header_can_tell(native: ModuleType, numbers: tuple[int, int, int]) -> None:
     size, stored_size, count = numbers
     with pytest.raises(OverflowError):
-        native.flat_page_header(0, size, stored_size, 0, count, 0)
+        native.FlatChunk.header_of_page(0, size, stored_size, 0, count, 0)
 
 
 def _chunk(native: ModuleType, rng: random.Random) -> tuple[Any, Statistics, bool]:
@@ -172,9 +172,9 @@ def test_places_of_indexes(native: ModuleType, count: int) -> None:
     columns = [rng.choice((None, rng.randbytes(rng.randrange(300)))) for _ in range(count)]
     offsets = [rng.choice((None, rng.randbytes(rng.randrange(300)))) for _ in range(count)]
     given = row_group, columns, offsets, rng.choice(NUMBERS), rng.choice(NUMBERS)
-    assert native.with_index_places(*given, crc32) == _with_places(*given)
-    assert native.with_index_places(row_group, columns, [*offsets, None], 4, 4, crc32) is None
-    assert native.with_index_places(row_group, [*columns, None], [*offsets, None], 4, 4, crc32) is None
+    assert native.FlatChunk.with_index_places(*given, crc32) == _with_places(*given)
+    assert native.FlatChunk.with_index_places(row_group, columns, [*offsets, None], 4, 4, crc32) is None
+    assert native.FlatChunk.with_index_places(row_group, [*columns, None], [*offsets, None], 4, 4, crc32) is None
 
 
 def test_row_groups_of_anything(native: ModuleType) -> None:
@@ -189,7 +189,7 @@ def test_row_groups_of_anything(native: ModuleType) -> None:
             del row_group[rng.randrange(len(row_group)) :]
         given = bytes(row_group), [b"c", None], [b"o", b"p" * 200], 100, 200
         try:
-            found = native.with_index_places(*given, crc32)
+            found = native.FlatChunk.with_index_places(*given, crc32)
         except ThriftError:
             found = ThriftError
         answers.add(type(found) if isinstance(found, bytes) else found)
@@ -202,4 +202,4 @@ def test_row_groups_of_anything(native: ModuleType) -> None:
 def test_sums_that_are_written_otherwise(native: ModuleType, value: bytes) -> None:
     chunk = _chunk(native, random.Random(3))[0].column_chunk([(b"rpq.crc32", value)])
     row_group = b"\x19\x1c" + chunk + encode(RowGroup([], 5, 6))[2:]
-    assert native.with_index_places(row_group, [b"c"], [b"o"], 4, 5, crc32) is None
+    assert native.FlatChunk.with_index_places(row_group, [b"c"], [b"o"], 4, 5, crc32) is None

@@ -81,13 +81,7 @@ def described() -> str:
 
 #: What describes chunks of one page in Thrift, and puts places of indexes into what is described. None without
 #: compiled kernels: then the structs of `format.file_metadata` do it, in the same bytes.
-FlatChunk: Any
-flat_page_header: Any
-with_index_places: Any
-FlatChunk, flat_page_header, with_index_places = (
-    next((getattr(module, name) for module in _chosen if hasattr(module, name)), None)
-    for name in ("FlatChunk", "flat_page_header", "with_index_places")
-)
+FlatChunk: Any = next((module.FlatChunk for module in _chosen if hasattr(module, "FlatChunk")), None)
 
 ChunkBatch = _kernel(reference.ChunkBatch)
 StructReader = _kernel(reference.StructReader)

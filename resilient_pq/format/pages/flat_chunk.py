@@ -93,7 +93,7 @@ def _add_page(
     body_crc = 0
     for piece in body:
         body_crc = crc32(piece, body_crc)
-    header = kernels.flat_page_header(kind, size, stored_size, body_crc, count, encoding)
+    header = kernels.FlatChunk.header_of_page(kind, size, stored_size, body_crc, count, encoding)
     header_crc = crc32(header)
     crc = combine(header_crc, body_crc, stored_size)
     chunk.crc = combine(chunk.crc, crc, len(header) + stored_size)

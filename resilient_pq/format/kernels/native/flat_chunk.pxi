@@ -73,26 +73,6 @@ cdef class Bytes:
         return self.data[: self.size]
 
 
-def flat_page_header(int kind, Py_ssize_t size, Py_ssize_t stored_size, int64_t crc, Py_ssize_t count, int encoding):
-    """The header of a data page v1, or of a dictionary page, that has `count` values."""
-    cdef Bytes out = Bytes()
-    if not (0 <= size <= LARGEST_LENGTH and 0 <= stored_size <= LARGEST_LENGTH and 0 <= count <= LARGEST_LENGTH):
-        raise OverflowError("a page has more bytes or values than its header can tell")
-    out.number(NEXT_I32, kind)
-    out.number(NEXT_I32, size)
-    out.number(NEXT_I32, stored_size)
-    out.number(NEXT_I32, <int32_t> crc)
-    out.byte(NEXT_STRUCT if kind == 0 else 0x3C)  # field 5, or 7
-    out.number(NEXT_I32, count)
-    out.number(NEXT_I32, encoding)
-    if kind == 0:
-        out.number(NEXT_I32, 3)  # RLE, of both kinds of levels
-        out.number(NEXT_I32, 3)
-    out.byte(STOP)
-    out.byte(STOP)
-    return out.found()
-
-
 cdef class FlatChunk:
     """See `format.pages.flat_chunk`, which sets all of this."""
 
@@ -256,48 +236,68 @@ cdef class FlatChunk:
         out.byte(STOP)
         return out.found()
 
-
-def with_index_places(bytes row_group, columns, offsets, int64_t column_index_at, int64_t offset_index_at, crc32):
-    """A row group with the places of its indexes, and the sums of these beside those of its chunks.
-
-    `columns` and `offsets` are the indexes of each chunk in Thrift, or None; each kind lies together from an offset on.
-    None where the row group is not as `FlatChunk` and `writer.described_chunk` write it: it is to be decoded then.
-    """
-    cdef Bytes out = Bytes()
-    cdef const uint8_t* data = <const uint8_t*> <const char*> row_group
-    cdef Py_ssize_t size = len(row_group), at = 1, end, chunk
-    cdef uint64_t count = 0
-    cdef int kind = 0, last
-    if size == 0 or data[0] != NEXT_LIST:
-        return None
-    at = list_start(data, size, at, 8, &kind, &count)
-    if kind != STRUCT or count != <uint64_t> len(columns) or len(columns) != len(offsets):
-        return None
-    put_run(out, data, 0, at)
-    for chunk in range(<Py_ssize_t> count):
-        column_index, offset_index = columns[chunk], offsets[chunk]
-        if size - at < 3 or data[at] != 0x26 or data[at + 1] != 0 or data[at + 2] != NEXT_STRUCT:
-            return None
-        sums = (b"-" if column_index is None else b"%08x" % crc32(column_index),
-                b"-" if offset_index is None else b"%08x" % crc32(offset_index))
-        put_run(out, data, at, at + 3)
-        end = put_with_sums(out, data, size, at + 3, sums)
-        if end < 0 or end >= size or data[end] != STOP:
-            return None
-        last = 3
-        if offset_index is not None:
-            out.number(NEXT_I64, offset_index_at)
-            out.number(NEXT_I32, len(offset_index))
-            offset_index_at += len(offset_index)
-            last = 5
-        if column_index is not None:
-            out.number((6 - last) << 4 | I64, column_index_at)
-            out.number(NEXT_I32, len(column_index))
-            column_index_at += len(column_index)
+    @staticmethod
+    def header_of_page(int kind, Py_ssize_t size, Py_ssize_t stored_size, int64_t crc, Py_ssize_t count, int encoding):
+        """The header of a data page v1, or of a dictionary page, that has `count` values."""
+        cdef Bytes out = Bytes()
+        if not (0 <= size <= LARGEST_LENGTH and 0 <= stored_size <= LARGEST_LENGTH and 0 <= count <= LARGEST_LENGTH):
+            raise OverflowError("a page has more bytes or values than its header can tell")
+        out.number(NEXT_I32, kind)
+        out.number(NEXT_I32, size)
+        out.number(NEXT_I32, stored_size)
+        out.number(NEXT_I32, <int32_t> crc)
+        out.byte(NEXT_STRUCT if kind == 0 else 0x3C)  # field 5, or 7
+        out.number(NEXT_I32, count)
+        out.number(NEXT_I32, encoding)
+        if kind == 0:
+            out.number(NEXT_I32, 3)  # RLE, of both kinds of levels
+            out.number(NEXT_I32, 3)
         out.byte(STOP)
-        at = end + 1
-    put_run(out, data, at, size)
-    return out.found()
+        out.byte(STOP)
+        return out.found()
+
+    @staticmethod
+    def with_index_places(bytes row_group, columns, offsets, int64_t column_index_at, int64_t offset_index_at, crc32):
+        """A row group with the places of its indexes, and the sums of these beside those of its chunks.
+
+        `columns` and `offsets` are the indexes of each chunk in Thrift, or None; each kind lies together from an offset on.
+        None where the row group is not as `FlatChunk` and `writer.described_chunk` write it: it is to be decoded then.
+        """
+        cdef Bytes out = Bytes()
+        cdef const uint8_t* data = <const uint8_t*> <const char*> row_group
+        cdef Py_ssize_t size = len(row_group), at = 1, end, chunk
+        cdef uint64_t count = 0
+        cdef int kind = 0, last
+        if size == 0 or data[0] != NEXT_LIST:
+            return None
+        at = list_start(data, size, at, 8, &kind, &count)
+        if kind != STRUCT or count != <uint64_t> len(columns) or len(columns) != len(offsets):
+            return None
+        put_run(out, data, 0, at)
+        for chunk in range(<Py_ssize_t> count):
+            column_index, offset_index = columns[chunk], offsets[chunk]
+            if size - at < 3 or data[at] != 0x26 or data[at + 1] != 0 or data[at + 2] != NEXT_STRUCT:
+                return None
+            sums = (b"-" if column_index is None else b"%08x" % crc32(column_index),
+                    b"-" if offset_index is None else b"%08x" % crc32(offset_index))
+            put_run(out, data, at, at + 3)
+            end = put_with_sums(out, data, size, at + 3, sums)
+            if end < 0 or end >= size or data[end] != STOP:
+                return None
+            last = 3
+            if offset_index is not None:
+                out.number(NEXT_I64, offset_index_at)
+                out.number(NEXT_I32, len(offset_index))
+                offset_index_at += len(offset_index)
+                last = 5
+            if column_index is not None:
+                out.number((6 - last) << 4 | I64, column_index_at)
+                out.number(NEXT_I32, len(column_index))
+                column_index_at += len(column_index)
+            out.byte(STOP)
+            at = end + 1
+        put_run(out, data, at, size)
+        return out.found()
 
 
 cdef int put_run(Bytes out, const uint8_t* data, Py_ssize_t start, Py_ssize_t end) except -1:
