@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 import resilient_pq
 from resilient_pq.blocking_streams import BlockingBatches, BlockingResults, dicts
 from resilient_pq.errors import ObjectChangedError, UnsupportedError, Where
-from resilient_pq.io.cancellation import begun
 from resilient_pq.loop_portal import portal as _loop
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
         if writes_at_once and asyncio._get_running_loop() is None:
+            from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as there is a writer)
+
             _, asked = begun(asked)  # which ends there for a small file of this machine
         given = _adapt(asked)
         if isinstance(given, BlockingFile) and function is resilient_pq.open:

@@ -9,7 +9,7 @@ from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.kernels.reference.integers import varint_bytes
+from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.page_sums import with_sums
 from resilient_pq.format.resilience_records import MAX_DICTIONARY_COPY, ChunkCopies

@@ -13,17 +13,15 @@ from typing import Any
 from resilient_pq.checksum import crc32
 from resilient_pq.format import compact_protocol, footer, kernels
 from resilient_pq.format.annotations import Empty
-from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
-    ColumnMetaData,
     ColumnOrder,
     FileMetaData,
     RowGroup,
     StoredSortingColumn,
 )
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.kernels.reference.integers import varint_bytes
+from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
@@ -37,6 +35,7 @@ from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy
 from resilient_pq.writer.described_chunk import Described, row_group_record, with_columns
+from resilient_pq.writer.dictionary_use import has_dictionary
 
 Buffers = Sequence[Any]
 
@@ -341,11 +340,3 @@ def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: byte
             of_offset_index = None if offset_index is None else crc32(offset_index)
             sums = ChunkSums(known.chunk, of_column_index, of_offset_index, known.bloom)
             pair.value = str(sums)
-
-
-def has_dictionary(chunk: ColumnMetaData) -> bool | None:
-    """Whether data pages refer to a dictionary; None where the chunk is known to have no values."""
-    if {*DICTIONARY_ENCODINGS}.intersection(chunk.encodings):
-        return True
-    num_nulls = None if chunk.statistics is None else chunk.statistics.null_count
-    return None if num_nulls == chunk.num_values else False

@@ -25,7 +25,7 @@ from resilient_pq.format.compression.hadoop_codecs import (
 )
 from resilient_pq.format.compression.zstd_bindings import zstd
 from resilient_pq.format.file_metadata import CompressionCodec
-from resilient_pq.format.kernels.reference.integers import varint_bytes
+from resilient_pq.format.kernels.integers import varint_bytes
 
 Buffer = NDArray[np.uint8]
 #: ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1.

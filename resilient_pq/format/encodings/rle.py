@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.kernels.reference.integers import varint, varint_bytes
+from resilient_pq.format.kernels.integers import varint, varint_bytes
 from resilient_pq.format.physical_values import Levels, Values, is_uniform
 from resilient_pq.format.schema_tree import Primitive
 

@@ -18,18 +18,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from resilient_pq.format.kernels import reference
-from resilient_pq.format.kernels.reference import KeptStructs as KeptStructs
-from resilient_pq.format.kernels.reference import StructField as StructField
-
-_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
-
+from resilient_pq.format.kernels.structs import KeptStructs as KeptStructs
+from resilient_pq.format.kernels.structs import StructField as StructField
 
 _NOT_COMPILED: Final = (
     "resilient_pq has no compiled kernels, so that reading and writing take many times as long: install it again where"
@@ -64,12 +59,6 @@ def _choose(wanted: str) -> list[ModuleType]:
 _chosen = _choose(os.environ.get("RESILIENT_PQ_KERNELS", "auto"))
 
 
-def _kernel(definition: _Kernel) -> _Kernel:
-    """The compiled version of a kernel, or its definition where there is none."""
-    compiled: Any = (getattr(module, definition.__name__, None) for module in _chosen)
-    return next(filter(None, compiled), definition)
-
-
 active: Final[str] = "native" if _chosen else "reference"
 """Which kernels are used, ``native`` or ``reference``."""
 
@@ -83,56 +72,17 @@ def described() -> str:
 #: compiled kernels: then the structs of `format.file_metadata` do it, in the same bytes.
 FlatChunk: Any = next((module.FlatChunk for module in _chosen if hasattr(module, "FlatChunk")), None)
 
-ChunkBatch = _kernel(reference.ChunkBatch)
-StructReader = _kernel(reference.StructReader)
-bloom_contains = _kernel(reference.bloom_contains)
-bloom_insert = _kernel(reference.bloom_insert)
-byte_array_hashes = _kernel(reference.byte_array_hashes)
-byte_array_join = _kernel(reference.byte_array_join)
-byte_array_lengths = _kernel(reference.byte_array_lengths)
-byte_array_min_max = _kernel(reference.byte_array_min_max)
-chosen_size = _kernel(reference.chosen_size)
-compact = _kernel(reference.compact)
-compact_offsets = _kernel(reference.compact_offsets)
-copy_chosen_byte_arrays = _kernel(reference.copy_chosen_byte_arrays)
-decimals_narrow = _kernel(reference.decimals_narrow)
-decimals_widen = _kernel(reference.decimals_widen)
-delta_binary_decode = _kernel(reference.delta_binary_decode)
-delta_binary_encode = _kernel(reference.delta_binary_encode)
-dictionary_build = _kernel(reference.dictionary_build)
-dictionary_build_byte_arrays = _kernel(reference.dictionary_build_byte_arrays)
-dictionary_pages = _kernel(reference.dictionary_pages)
-distinct_in_runs = _kernel(reference.distinct_in_runs)
-distinct_in_runs_byte_arrays = _kernel(reference.distinct_in_runs_byte_arrays)
-entries_in_order = _kernel(reference.entries_in_order)
-find_all = _kernel(reference.find_all)
-gather = _kernel(reference.gather)
-gf256_accumulate = _kernel(reference.gf256_accumulate)
-join_prefixes = _kernel(reference.join_prefixes)
-join_streams = _kernel(reference.join_streams)
-level_counts = _kernel(reference.level_counts)
-list_offsets = _kernel(reference.list_offsets)
-lists_in_order = _kernel(reference.lists_in_order)
-mark_used = _kernel(reference.mark_used)
-number_min_max = _kernel(reference.number_min_max)
-optional_in_order = _kernel(reference.optional_in_order)
-page_headers = _kernel(reference.page_headers)
-page_levels = _kernel(reference.page_levels)
-plain_byte_arrays = _kernel(reference.plain_byte_arrays)
-plain_pages = _kernel(reference.plain_pages)
-plain_views = _kernel(reference.plain_views)
-rle_decode = _kernel(reference.rle_decode)
-rle_encode = _kernel(reference.rle_encode)
-row_entries = _kernel(reference.row_entries)
-row_hashes = _kernel(reference.row_hashes)
-row_min_max = _kernel(reference.row_min_max)
-shared_prefixes = _kernel(reference.shared_prefixes)
-shred_optional = _kernel(reference.shred_optional)
-shred_repeated = _kernel(reference.shred_repeated)
-slot_validity = _kernel(reference.slot_validity)
-split_streams = _kernel(reference.split_streams)
-spread = _kernel(reference.spread)
-unpack_bits_msb = _kernel(reference.unpack_bits_msb)
-utf8_valid = _kernel(reference.utf8_valid)
-views_join = _kernel(reference.views_join)
-views_of = _kernel(reference.views_of)
+if TYPE_CHECKING:
+    from resilient_pq.format.kernels import reference as reference
+    from resilient_pq.format.kernels.reference import *
+else:
+
+    def __getattr__(name: str) -> Any:
+        """The compiled version of a kernel, or its definition where there is none."""
+        for module in _chosen:
+            if hasattr(module, name):
+                return globals().setdefault(name, getattr(module, name))
+        if name.startswith("__"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        reference = import_module(f"{__name__}.reference")
+        return reference if name == "reference" else globals().setdefault(name, getattr(reference, name))

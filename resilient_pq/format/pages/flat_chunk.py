@@ -19,7 +19,7 @@ from resilient_pq.format.compression import codecs
 from resilient_pq.format.encodings import encode_values
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType
 from resilient_pq.format.indexes.statistics import DictionaryBounds, Order, bounds_of, order_of, plain_bound
-from resilient_pq.format.kernels.reference.integers import varint_bytes
+from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice
 from resilient_pq.format.pages.page_encoder import PageCut, v1_content

@@ -16,7 +16,7 @@ from typing import Any, Final
 from resilient_pq.checksum import combine, crc32, unsigned, xxh3
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import CompressionCodec, OffsetIndex
-from resilient_pq.format.kernels.reference.integers import varint_bytes
+from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import ChunkCopies
 

@@ -11,7 +11,6 @@ import sys
 import numpy as np
 
 from resilient_pq.errors import EncodingError
-from resilient_pq.format.kernels.reference.numbers import number_min_max as reference_min_max
 from resilient_pq.memory_pool import empty
 from resilient_pq.memory_pool import front as trimmed
 

@@ -21,6 +21,8 @@ ctypedef fused Number:
 def number_min_max(values):
     """See `reference.number_min_max`."""
     if not BUILT_FOR_AVX2 and len(values) >= MANY_NUMBERS:
+        from resilient_pq.format.kernels.reference.numbers import number_min_max as reference_min_max
+
         return reference_min_max(values)
     if values.dtype.kind not in "iuf":
         raise ValueError("values must be numbers of 4 or 8 bytes")

@@ -5,7 +5,7 @@
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
-from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
+from resilient_pq.format.kernels.structs import InnerLists, KeptStructs
 
 cdef extern from "native/headers/slots.h":
     Py_ssize_t slot_offset(object descriptor) noexcept

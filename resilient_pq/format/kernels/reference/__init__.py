@@ -44,7 +44,6 @@ from resilient_pq.format.kernels.reference.dictionary import (
 from resilient_pq.format.kernels.reference.dictionary import gather as gather
 from resilient_pq.format.kernels.reference.dictionary import mark_used as mark_used
 from resilient_pq.format.kernels.reference.gf256 import gf256_accumulate as gf256_accumulate
-from resilient_pq.format.kernels.reference.kept import KeptStructs as KeptStructs
 from resilient_pq.format.kernels.reference.nesting import level_counts as level_counts
 from resilient_pq.format.kernels.reference.nesting import list_offsets as list_offsets
 from resilient_pq.format.kernels.reference.nesting import row_entries as row_entries
@@ -71,7 +70,6 @@ from resilient_pq.format.kernels.reference.shred import shred_optional as shred_
 from resilient_pq.format.kernels.reference.shred import shred_repeated as shred_repeated
 from resilient_pq.format.kernels.reference.streams import join_streams as join_streams
 from resilient_pq.format.kernels.reference.streams import split_streams as split_streams
-from resilient_pq.format.kernels.reference.thrift import StructField as StructField
 from resilient_pq.format.kernels.reference.thrift import StructReader as StructReader
 from resilient_pq.format.kernels.reference.views import views_join as views_join
 from resilient_pq.format.kernels.reference.views import views_of as views_of

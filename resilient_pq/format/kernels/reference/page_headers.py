@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError, ThriftError
+from resilient_pq.format.kernels.integers import varint
 from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets
-from resilient_pq.format.kernels.reference.integers import varint
 from resilient_pq.format.kernels.reference.thrift import struct_end, value_end
 
 _STOP, _FALSE, _I32, _STRUCT = -1, 2, 5, 12

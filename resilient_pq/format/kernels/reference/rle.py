@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
+from resilient_pq.format.kernels.integers import varint, varint_bytes
 from resilient_pq.format.kernels.reference.arrays import (
     LARGEST_LENGTH,
     BytesLike,
@@ -16,7 +17,6 @@ from resilient_pq.format.kernels.reference.arrays import (
     octets,
     require_types,
 )
-from resilient_pq.format.kernels.reference.integers import varint, varint_bytes
 
 #: Bytes that `rle_encode` leaves free in front at most.
 _MOST_IN_FRONT = 8

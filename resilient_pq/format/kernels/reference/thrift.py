@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from resilient_pq.errors import ThriftError
+from resilient_pq.format.kernels.integers import varint
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets
-from resilient_pq.format.kernels.reference.integers import varint
-from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
+from resilient_pq.format.kernels.structs import InnerLists, KeptStructs, StructField
 
 _LARGEST_DEPTH = 128
 _LARGEST_NUMBER = 63
@@ -21,20 +21,6 @@ _FIXED_SIZES = {_TRUE: 1, _FALSE: 1, _I8: 1, _DOUBLE: 8, _UUID: 16}
 
 _CUT = "a struct ends behind the end of its buffer"
 _NO_TYPE = "the Thrift compact protocol has no such type"
-
-
-class StructField(NamedTuple):
-    """One field of a struct."""
-
-    number: int  # its Thrift id, 1 to 63
-    name: str  # the attribute that it becomes
-    kind: int  # its wire type in the compact protocol; 1, true, for any bool
-    element: int = 0  # the wire type of a list's elements; 0 where it is no list
-    nested: StructReader | None = None  # reads the struct that it is, or that its elements are
-    text: bool = False  # whether binary values are text; what is no UTF-8 in it becomes U+FFFD
-    required: bool = False  # whether a struct without it is refused
-    kept: bool = False  # whether a list of structs becomes `KeptStructs`
-    default: Any = None  # its value where it is left out
 
 
 class StructReader:

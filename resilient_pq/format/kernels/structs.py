@@ -1,11 +1,28 @@
-"""Lists of Thrift structs that become objects when they are asked for."""
+"""What readers of Thrift structs are told, and lists of structs that become objects when they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSequence
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
+
+if TYPE_CHECKING:
+    from resilient_pq.format.kernels.reference.thrift import StructReader
 
 T = TypeVar("T")
+
+
+class StructField(NamedTuple):
+    """One field of a struct."""
+
+    number: int  # its Thrift id, 1 to 63
+    name: str  # the attribute that it becomes
+    kind: int  # its wire type in the compact protocol; 1, true, for any bool
+    element: int = 0  # the wire type of a list's elements; 0 where it is no list
+    nested: StructReader | None = None  # reads the struct that it is, or that its elements are
+    text: bool = False  # whether binary values are text; what is no UTF-8 in it becomes U+FFFD
+    required: bool = False  # whether a struct without it is refused
+    kept: bool = False  # whether a list of structs becomes `KeptStructs`
+    default: Any = None  # its value where it is left out
 
 
 class InnerLists(NamedTuple):
