@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import located
+from resilient_pq.format.footer import PARITY_KEY
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import (
     FetchCounters,
@@ -40,6 +42,7 @@ class ChunkObjects:
 
     Attributes:
         contents: The footer that names them.
+        options: How many requests and bytes may be under way, and what is read together.
         healer: What rebuilds damaged chunks from parity; None until one is damaged.
     """
 
@@ -70,10 +73,17 @@ class ChunkObjects:
         self._store = store
         self._info = info
         self.contents = contents
-        self._options = options
+        if PARITY_KEY in contents.key_value:  # parity is of no use to a read without damage
+            options = replace(options, merge=replace(options.merge, never_over=contents.parity))
+        self.options = options
         self._counters = counters
         # Several reads go on at one time, each a wave by itself: of requests they have so many together.
         self._requests = requests or asyncio.Semaphore(options.max_requests)
+
+    @property
+    def info(self) -> ObjectInfo:
+        """The version of the file itself."""
+        return self._info
 
     @property
     def store(self) -> ReadStore:
@@ -111,8 +121,10 @@ class ChunkObjects:
         if named:
             await self.data_files.pin(named)
 
-    def places_of(self, chunk: ChunkRead) -> tuple[ObjectRange, ...]:
-        """The ranges that are read of a chunk in their object, which is pinned already."""
+    def places_of(self, chunk: ChunkRead | ByteRange) -> tuple[ObjectRange, ...]:
+        """The ranges that are read of a chunk in their object, which is pinned already; see `fetch`."""
+        if isinstance(chunk, ByteRange):
+            return (ObjectRange(self._info, chunk),)
         if chunk.pages is None:
             return (self.place_of(chunk),)
         with located(chunk.where):
@@ -131,15 +143,20 @@ class ChunkObjects:
             return ObjectRange(self._info, wanted)
         return self.data_files.place_in(file, wanted, slack)
 
-    async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
-        """The positions of chunks and the bytes of their ranges, as they arrive in one parallel wave."""
-        await self.pin(chunk.file for chunk in chunks)
+    async def fetch(
+        self, chunks: Sequence[ChunkRead | ByteRange]
+    ) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
+        """The positions of chunks and the bytes of their ranges, as they arrive in one parallel wave.
+
+        A chunk of the file itself may be given as the range of all its bytes.
+        """
+        await self.pin(chunk.file for chunk in chunks if isinstance(chunk, ChunkRead))
         places = await off_loop(len(chunks), lambda: [self.places_of(chunk) for chunk in chunks])
         wave = fetch_groups(
             self._store,
             [place for ranges in places for place in ranges],
             group_bytes=_TOGETHER,
-            options=self._options,
+            options=self.options,
             counters=self._counters,
             requests=self._requests,
             tail=self._tail,
@@ -157,7 +174,7 @@ class ChunkObjects:
         return fetch_places(
             self._store,
             places,
-            options=self._options,
+            options=self.options,
             counters=self._counters,
             in_order=in_order,
             requests=self._requests,

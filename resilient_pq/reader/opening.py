@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, OptionError, Where, located
+from resilient_pq.errors import FormatError, NotParquetError, OptionError, StoreError, Where, located
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
+from resilient_pq.io.cancellation import in_loop
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.off_event_loop import off_loop
@@ -47,12 +48,14 @@ async def read_tail_and_contents(
     store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
 ) -> tuple[ObjectTail, Contents]:
     """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
-    with counting(counters):
-        read: list[bytes | memoryview] = []
-        try:
+    read: list[bytes | memoryview] = []
+    try:
+        with counting(counters):
             return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
-        except FormatError as error:
-            damaged = error
+    except FormatError as error:
+        damaged = error
+    await in_loop()
+    with counting(counters):
         # A transfer can go wrong as well as a disk: the bytes are fetched again before this is an error, of any kind: a
         # flipped bit in the magic or the length makes a whole file look torn. What comes twice alike is stored so.
         for _ in range(store.rereads):
@@ -131,6 +134,7 @@ async def open_file(
         with located(Where(key=name)):
             tail, contents = await read(store)
     except FormatError as error:
+        await in_loop()
         healed = await _healed(store, key) if how.heal else None
         if healed is not None:
             with located(Where(key=name)):
@@ -155,10 +159,13 @@ async def open_file(
 
 
 async def _healed(store: ReadStore, key: str) -> HealedStore | None:
-    """A view of an object with a damaged footer through the sidecar of this very version; None without one."""
+    """A view of an object with a damaged footer through parity of this very version; None without any."""
     from resilient_pq.parity.healed_store import HealedStore  # noqa: PLC0415 (most files are not damaged)
 
-    view = await HealedStore.find(store, await store.head(key))
+    try:
+        view = await HealedStore.find(store, await store.head(key))
+    except StoreError:  # the damage is the error
+        return None
     return view if view is not None and view.is_bound else None
 
 

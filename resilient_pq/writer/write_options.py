@@ -155,9 +155,9 @@ class EncoderOptions:
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
-        parity: Bytes of parity inside the file for each byte: 0.05 or "5%". Any so many damaged bytes in a row, and
-            scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that is gone on
-            with, as before.
+        parity: Bytes of parity inside the file for each byte, at most half: 0.05 or "5%". So many damaged bytes in a
+            row, and scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that
+            is gone on with, as before.
         max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
             process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
             written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and
@@ -272,14 +272,10 @@ class EncoderOptions:
         key_values: Sequence[tuple[tuple[str, str], ...]] = [()] * len(schema.leaves)
         if self.write.column_metadata is not None:
             key_values = column_metadata(schema, self.write.column_metadata)
-        known: dict[Any, ChunkOptions] = {}  # most columns have the same
-        found, single = [], self.name_columns
-        for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True):
-            key = leaf.path if single else leaf.node.physical_type
-            if key not in known:
-                known[key] = self._chunk_options(leaf, bloom_filter, key_value)
-            found.append(known[key])
-        return found
+        given, single = list(zip(schema.leaves, filters, key_values, strict=True)), self.name_columns
+        kinds = [each[0].path if single else each[0].node.physical_type for each in given]
+        known = {kind: self._chunk_options(*each) for kind, each in dict(zip(kinds, given, strict=True)).items()}
+        return [known[kind] for kind in kinds]
 
     def _chunk_options(
         self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
