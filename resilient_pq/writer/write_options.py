@@ -272,13 +272,15 @@ class EncoderOptions:
         key_values: Sequence[tuple[tuple[str, str], ...]] = [()] * len(schema.leaves)
         if self.write.column_metadata is not None:
             key_values = column_metadata(schema, self.write.column_metadata)
-        given, single = list(zip(schema.leaves, filters, key_values, strict=True)), self.name_columns
-        kinds = [each[0].path if single else each[0].node.physical_type for each in given]
-        known = {kind: self._chunk_options(*each) for kind, each in dict(zip(kinds, given, strict=True)).items()}
-        return [known[kind] for kind in kinds]
+        if self.name_columns:
+            return [self._chunk_options(*each) for each in zip(schema.leaves, filters, key_values, strict=True)]
+        of_kind = cache(
+            lambda kind: self._chunk_options(next(x for x in schema.leaves if x.node.physical_type is kind))
+        )
+        return [of_kind(leaf.node.physical_type) for leaf in schema.leaves]
 
     def _chunk_options(
-        self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
+        self, leaf: Leaf, bloom_filter: FilterOptions | None = None, key_value: tuple[tuple[str, str], ...] = ()
     ) -> ChunkOptions:
         names = (leaf.column_path, leaf.path[0])
         codec, level = self._compression_of(*names)
