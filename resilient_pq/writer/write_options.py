@@ -274,10 +274,9 @@ class EncoderOptions:
             key_values = column_metadata(schema, self.write.column_metadata)
         if self.name_columns:
             return [self._chunk_options(*each) for each in zip(schema.leaves, filters, key_values, strict=True)]
-        of_kind = cache(
-            lambda kind: self._chunk_options(next(x for x in schema.leaves if x.node.physical_type is kind))
-        )
-        return [of_kind(leaf.node.physical_type) for leaf in schema.leaves]
+        first = {leaf.node.physical_type: leaf for leaf in reversed(schema.leaves)}.values()
+        known = {leaf.node.physical_type: self._chunk_options(leaf) for leaf in sorted(first, key=lambda x: x.ordinal)}
+        return [known[leaf.node.physical_type] for leaf in schema.leaves]
 
     def _chunk_options(
         self, leaf: Leaf, bloom_filter: FilterOptions | None = None, key_value: tuple[tuple[str, str], ...] = ()
