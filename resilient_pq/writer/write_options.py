@@ -134,6 +134,9 @@ class WriteOptions:
     max_threads: int | None = option(None, whole_number)
 
 
+_DEFAULTS: Final = WriteOptions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderOptions:
     """The keyword arguments of `create` and of its like that say how files are written, checked.
@@ -233,7 +236,7 @@ class EncoderOptions:
     @property
     def write(self) -> WriteOptions:
         """The less common settings, or their defaults."""
-        return WriteOptions() if self.options is None else self.options
+        return _DEFAULTS if self.options is None else self.options
 
     @property
     def parity_share(self) -> ParityShare | None:
@@ -273,13 +276,14 @@ class EncoderOptions:
         key_values: Sequence[tuple[tuple[str, str], ...]] = [()] * len(schema.leaves)
         if self.write.column_metadata is not None:
             key_values = column_metadata(schema, self.write.column_metadata)
-        return [
-            self._chunk_options(leaf, bloom_filter, key_value)
-            for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True)
-        ]
+        if self.name_columns:
+            return [self._chunk_options(*each) for each in zip(schema.leaves, filters, key_values, strict=True)]
+        first = {leaf.node.physical_type: leaf for leaf in reversed(schema.leaves)}.values()
+        known = {leaf.node.physical_type: self._chunk_options(leaf) for leaf in sorted(first, key=lambda x: x.ordinal)}
+        return [known[leaf.node.physical_type] for leaf in schema.leaves]
 
     def _chunk_options(
-        self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
+        self, leaf: Leaf, bloom_filter: FilterOptions | None = None, key_value: tuple[tuple[str, str], ...] = ()
     ) -> ChunkOptions:
         names = (leaf.column_path, leaf.path[0])
         codec, level = self._compression_of(*names)
