@@ -51,7 +51,7 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
         if writes_at_once and asyncio._get_running_loop() is None:
-            from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as there is something to wait for)
+            from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as there is a writer)
 
             _, asked = begun(asked)  # which ends there for a small file of this machine
         given = _adapt(asked)

@@ -26,7 +26,7 @@ async def read(
     *,
     filters: Filters | None = None,
     limit: int | None = None,
-    strings: Strings = "plain",
+    strings: Strings = "stored",
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,

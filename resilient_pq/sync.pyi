@@ -161,9 +161,9 @@ class Dataset:
     @property
     def num_row_groups(self) -> int:
         """Row groups of all files."""
-    def read(self, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Table:
+    def read(self, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Table:
         """Read columns of all files as one table, in the order of the files."""
-    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Batches:
+    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Batches:
         """Rows of all files as one stream of tables, file by file in their order."""
     def records(self, columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, inexact: Inexact='raise') -> Generator[dict[str, Any], None, None]:
         """Rows of all files one by one, as dicts of Python values; otherwise as `File.records`."""
@@ -257,9 +257,9 @@ class File:
     @property
     def healed(self) -> tuple[HealedChunk, ...]:
         """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
-    def read(self, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Table:
+    def read(self, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Table:
         """Rows as a table."""
-    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain') -> Batches:
+    def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Batches:
         """Rows as a stream of tables, in order."""
     def jobs(self, query: ReadQuery) -> tuple[Callable[[], Field], Jobs]:
         """A function that gives the struct of the rows, and the reads of a stream, of whole row groups, in order."""
@@ -442,7 +442,7 @@ def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: 
 def protect(src: Location | list[Location], dst: Location | None=None, *, parity: float | str='5%', checksums_only: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[int, int], None] | None=None) -> Protection:
     """Write a sidecar from which damaged bytes of a file can be rebuilt; the file itself is only read."""
 
-def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='plain', filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
+def read(url: str | os.PathLike[str] | tuple[ReadStore, str], columns: Sequence[str] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored', filesystem: Any=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options: Any) -> Table:
     """Rows of a Parquet file as a table, which every Arrow library takes: ``pandas.DataFrame(table.to_pydict())``."""
 
 def recover(src: Location | Sequence[Location], dst: Location, *, on_damage: Literal['drop', 'null', 'columns', 'raise']='drop', schema: object | None=None, schema_from: Location | None=None, repair_bits: bool=False, keep_unplaced: bool=False, file_id: str | None=None, verify: bool=False, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Progress | None=None) -> Report:

@@ -139,14 +139,15 @@ def read_back() -> Callable[..., Any]:
     import resilient_pq as rpq
     from resilient_pq.io import MemoryStore
 
-    async def read(data: bytes, options: dict[str, Any]) -> Any:
+    async def read(data: bytes, options: dict[str, Any], *, restore_types: bool) -> Any:
         store = MemoryStore()
         await store.put("file", data)
-        async with rpq.open((store, "file")) as file:
+        how = rpq.ReadOptions(restore_types=restore_types)
+        async with rpq.open((store, "file"), options=how) as file:
             return pa.table(await file.read(**options))
 
-    def read_and_validate(data: bytes, **options: Any) -> Any:
-        table = asyncio.run(read(data, options))
+    def read_and_validate(data: bytes, *, restore_types: bool = True, **options: Any) -> Any:
+        table = asyncio.run(read(data, options, restore_types=restore_types))
         table.validate(full=True)
         return table
 

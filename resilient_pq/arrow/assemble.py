@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow import leaf_arrays
 from resilient_pq.arrow.buffers import Valid, make_array
+from resilient_pq.arrow.c_arrays import LIST_VIEW_KINDS
 from resilient_pq.arrow.leaf_arrays import Places, TypedArray, leaf_array
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.group_nesting import ListShape, MapShape, shape_of
@@ -133,6 +134,7 @@ def _struct(field: Field, branch: Branch) -> Field:
     )
 
 
+_LARGE_LISTS: Final = {"+l": "+L", "+vl": "+vL"}
 #: A fixed-size list has elements also where it is null, and a small file can claim huge ones. Where it would
 #: take more than this many slots, and 64 times what is there, the array is a list of any size instead.
 _FREE_NULL_ELEMENTS = 1 << 24
@@ -240,11 +242,12 @@ class _Assembly:
             field = replace(field, format="+l")
         below = _Place(int(offsets[-1]), None, place.depth + 1, place.first)
         child, array = self._element(field.children[0], repeated, element, below)
-        if field.kind == "+l" and offsets[-1] > leaf_arrays.MAX_SMALL_OFFSET:
-            field = replace(field, format="+L")
+        if field.kind in _LARGE_LISTS and offsets[-1] > leaf_arrays.MAX_SMALL_OFFSET:
+            field = replace(field, format=_LARGE_LISTS[field.kind])
         field = field.with_children(child)
-        dtype = np.int32 if field.kind == "+l" else np.int64
-        return field, make_array(field, place.length, [offsets.astype(dtype, copy=False)], valid, [array])
+        offsets = offsets.astype(np.int32 if field.kind in _LARGE_LISTS else np.int64, copy=False)
+        buffers = [offsets[:-1], np.diff(offsets)] if field.kind in LIST_VIEW_KINDS else [offsets]
+        return field, make_array(field, place.length, buffers, valid, [array])
 
     def _element(self, field: Field, repeated: Branch, element: Branch | None, place: _Place) -> TypedArray:
         if element is not None:

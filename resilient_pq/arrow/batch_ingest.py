@@ -59,13 +59,14 @@ class Batch:
 class Ingest:
     """Takes rows of one Parquet `schema` from Arrow data of any maker, and from Python values.
 
-    `field` is the Arrow schema, normalised: the struct of the columns as they are when they are read back.
+    `field` is the Arrow schema, normalised: the struct of the columns in their plain forms.
     """
 
     def __init__(self, schema: Schema, field: Field) -> None:
         """Use `from_schema` or `infer` instead."""
         self.schema = schema
-        self.field = field
+        self.field = normalise(field)
+        self._stored = field
 
     @classmethod
     def from_schema(cls, schema: object) -> Ingest:
@@ -77,7 +78,7 @@ class Ingest:
             columns = tuple(arrow_field_of(node) for node in schema.root.children)
             return cls(schema, Field("", "+s", False, columns))
         field = Field.of(schema)
-        return cls(schema_from_arrow(field), normalise(field))
+        return cls(schema_from_arrow(field), field)
 
     @classmethod
     def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:
@@ -95,8 +96,8 @@ class Ingest:
         """Takes rows without some of the top-level columns."""
         root = self.schema.root
         nodes = tuple(node for node in root.children if node.name not in names)
-        kept = (child for child in self.field.children if child.name not in names)
-        return Ingest(Schema(replace(root, children=nodes)), self.field.with_children(*kept))
+        kept = (child for child in self._stored.children if child.name not in names)
+        return Ingest(Schema(replace(root, children=nodes)), self._stored.with_children(*kept))
 
     @property
     def arrow(self) -> Any:
@@ -106,7 +107,7 @@ class Ingest:
     @property
     def encoded_schema(self) -> str:
         """The value to store under ``ARROW:schema``."""
-        return encode_arrow_schema(self.field)
+        return encode_arrow_schema(self._stored)
 
     @property
     def metadata(self) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import nanoarrow
 import numpy as np
-from nanoarrow.c_array import CArray
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import DTYPES, BufferPart, Valid, make_array, num_bytes
@@ -95,7 +94,7 @@ def record_of(record: Any) -> Mapping[str, Any] | None:
 
 
 def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
-    """The type and the nanoarrow `CArray`s of Arrow data, in a form whose buffers nanoarrow shows."""
+    """The type and the nanoarrow `CArray`s of Arrow data."""
     with taking("rows", data):
         if hasattr(data, "__arrow_c_stream__"):
             stream: Any = nanoarrow.c_array_stream(data)
@@ -103,22 +102,7 @@ def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
         else:
             array: Any = nanoarrow.c_array(data)
             field, arrays = Field.of(array.schema), iter((array,))
-    storage = _storage(field)
-    if storage == field:
-        return field, arrays
-    # nanoarrow knows no decimals of 32 and 64 bits: the same memory, under a type of as many bytes.
-    schema = storage.to_c()
-    return field, (CArray(array, array._addr(), schema) for array in arrays)
-
-
-def _storage(field: Field) -> Field:
-    narrow = field.kind == "d" and field.decimal[2] < 128
-    return replace(
-        field,
-        format=f"w:{field.decimal[2] // 8}" if narrow else field.format,
-        children=tuple(map(_storage, field.children)),
-        dictionary=None if field.dictionary is None else _storage(field.dictionary),
-    )
+    return field, arrays
 
 
 def _from_records(records: Sequence[Mapping[str, Any]], expected: Field | None) -> BatchSource:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq import memory_pool
+from resilient_pq.arrow.c_arrays import LIST_VIEW_KINDS, put_dictionary, view_of
+from resilient_pq.arrow.intervals import MONTH_DAY_NANO
 from resilient_pq.arrow.types.field import Field, shared_c
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.dictionary import strings_at
@@ -47,8 +49,8 @@ INLINE_VIEW = 12
 #: The kinds of string and binary views.
 VIEW_KINDS = frozenset({"vu", "vz"})
 
-LARGE_OFFSETS = frozenset({"U", "Z", "+L"})
-_HAVE_OFFSETS = LARGE_OFFSETS | {"u", "z", "+l", "+m"}
+LARGE_OFFSETS = frozenset({"U", "Z", "+L", "+vL"})
+_HAVE_OFFSETS = {"U", "Z", "+L", "u", "z", "+l", "+m"}
 
 
 def storage_dtype(field: Field) -> np.dtype[Any]:
@@ -59,7 +61,9 @@ def storage_dtype(field: Field) -> np.dtype[Any]:
 
 
 def row_width(field: Field) -> int:
-    """Bytes of a value of a decimal or a fixed-size binary."""
+    """Bytes of a value of a decimal, an interval or a fixed-size binary."""
+    if field.kind == "ti":
+        return MONTH_DAY_NANO.itemsize
     return field.decimal[2] // 8 if field.kind == "d" else field.width
 
 
@@ -91,8 +95,9 @@ class BufferPart:
     @classmethod
     def of(cls, array: Any, field: Field | None = None) -> BufferPart:
         """All slots of a nanoarrow `CArray`."""
-        view = array.view()
-        return cls(field or Field.of(array.schema), array, view, view.offset, view.length)
+        field = field or Field.of(array.schema)
+        view = view_of(array, field)
+        return cls(field, array, view, view.offset, view.length)
 
     def slice(self, start: int, length: int) -> BufferPart:
         """`length` slots from `start` on."""
@@ -136,7 +141,7 @@ class BufferPart:
         return self._items(1, DTYPES[self.field.format])
 
     def rows(self) -> NDArray[np.uint8]:
-        """The values of a decimal or fixed-size binary array, a row of bytes each."""
+        """The values of a decimal, interval or fixed-size binary array, a row of bytes each."""
         width = row_width(self.field)
         raw = self._items(1, np.dtype(np.uint8), width)
         return raw.reshape(self.length, width)
@@ -154,6 +159,11 @@ class BufferPart:
             size = self.field.width
             starts = np.arange(self.start, self.start + self.length, dtype=np.int64) * size
             return starts, np.full(self.length, size, np.int64)
+        if self.field.kind in LIST_VIEW_KINDS:
+            dtype = np.dtype("<i8") if self.field.kind in LARGE_OFFSETS else np.dtype("<i4")
+            starts, lengths = self._items(1, dtype).astype(np.int64), self._items(2, dtype).astype(np.int64)
+            first = int(starts.min(where=lengths > 0, initial=2**63 - 1)) if lengths.any() else 0
+            return np.where(lengths, starts, first), lengths
         offsets = self.offsets().astype(np.int64)
         return offsets[:-1], np.diff(offsets)
 
@@ -161,6 +171,10 @@ class BufferPart:
         """The first element that the slots of a list or map take, and how many they take together."""
         if self.field.kind == "+w":
             return self.start * self.field.width, self.length * self.field.width
+        if self.field.kind in LIST_VIEW_KINDS:
+            starts, lengths = self.list_extents()
+            first = int(starts.min(initial=2**63 - 1)) if len(starts) else 0
+            return first, int((starts + lengths).max(initial=first)) - first
         offsets = self.offsets()
         return int(offsets[0]), int(offsets[-1] - offsets[0])
 
@@ -214,13 +228,13 @@ def num_bytes(part: BufferPart) -> int:
         case kind if kind in VIEW_KINDS:
             lengths = part.views()[:, 0].astype(np.int64)
             size = 16 * length + int(lengths[lengths > INLINE_VIEW].sum())
-        case "d" | "w":
+        case "d" | "w" | "ti":
             size = length * row_width(field)
         case "dictionary":
             size = length * DTYPES[field.format].itemsize
         case "+s":
             size = sum(num_bytes(part.child(position)) for position in range(len(field.children)))
-        case "+l" | "+L" | "+m" | "+w":
+        case "+l" | "+L" | "+m" | "+w" | "+vl" | "+vL":
             size = 4 * length + num_bytes(part.elements(*part.element_range()))
         case _:
             size = length * storage_dtype(field).itemsize
@@ -247,6 +261,13 @@ def make_view_array(
     # The last buffer of such arrays has the sizes of those that views lead into (C data interface).
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     return make_array(field, len(views), [views.view(np.uint8).ravel(), *buffers, sizes.view(np.uint8)], valid)
+
+
+def make_dictionary_array(field: Field, indices: NDArray[Any], values: Any, valid: Valid | None) -> Any:
+    """A nanoarrow `CArray` of indices, into which that of the values is moved."""
+    array = make_array(field, len(indices), [indices], valid)
+    put_dictionary(array, values)
+    return array
 
 
 def make_null_array(field: Field, length: int) -> Any:
@@ -284,17 +305,24 @@ def _from_buffers(
 
 
 def has_views(field: Field) -> bool:
-    """Whether strings or binaries in a field are views."""
+    """Whether strings or binaries in a field are views, those in dictionaries included."""
+    if field.dictionary is not None:
+        return has_views(field.dictionary)
     return field.kind in VIEW_KINDS or any(has_views(child) for child in field.children)
 
 
+def has_dictionaries(field: Field) -> bool:
+    """Whether a field is a dictionary, or has one in it."""
+    return field.dictionary is not None or any(map(has_dictionaries, field.children))
+
+
 def _again(array: Any) -> Any:
-    """A second `CArray` over the memory of one that has no dictionary."""
+    """A second `CArray` over the memory of one."""
     return sliced(array, 0, array.length)
 
 
 def sliced(array: Any, start: int, length: int) -> Any:
-    """Some slots of a `CArray` that has no dictionary, sharing its memory.
+    """Some slots of a `CArray`, sharing its memory.
 
     nanoarrow's own slices keep the null count of the whole array, which makes pyarrow take them for unequal.
     """
@@ -312,7 +340,10 @@ def array_of_part(part: BufferPart, children: Sequence[Any] = ()) -> Any:
         buffers[0] = None
     if part.field.kind in _HAVE_OFFSETS and not buffers[1].size:
         buffers[1] = part.offsets()  # of an array without slots nanoarrow does not see the only one there is
-    return _from_buffers(part.field, part.length, buffers, _null_count(valid), children, part.start)
+    array = _from_buffers(part.field, part.length, buffers, _null_count(valid), children, part.start)
+    if part.field.dictionary is not None:
+        put_dictionary(array, array_of_part(part.dictionary()))
+    return array
 
 
 def byte_arrays_of(part: BufferPart, positions: NDArray[Any] | None) -> ByteArrays:

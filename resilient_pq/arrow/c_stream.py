@@ -18,8 +18,9 @@ import numpy as np
 from nanoarrow.c_array_stream import CArrayStream
 
 from resilient_pq.arrow.buffers import make_array
+from resilient_pq.arrow.c_arrays import CArrayStruct
 from resilient_pq.arrow.table import Table
-from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.field import Field, with_wide_indices
 from resilient_pq.errors import SchemaError
 
 
@@ -30,23 +31,6 @@ class _CStream(ctypes.Structure):
         ("get_schema", ctypes.c_void_p),
         ("get_next", ctypes.c_void_p),
         ("get_last_error", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("private_data", ctypes.c_void_p),
-    )
-
-
-class _CArray(ctypes.Structure):
-    """``struct ArrowArray``."""
-
-    _fields_ = (
-        ("length", ctypes.c_int64),
-        ("null_count", ctypes.c_int64),
-        ("offset", ctypes.c_int64),
-        ("n_buffers", ctypes.c_int64),
-        ("n_children", ctypes.c_int64),
-        ("buffers", ctypes.c_void_p),
-        ("children", ctypes.c_void_p),
-        ("dictionary", ctypes.c_void_p),
         ("release", ctypes.c_void_p),
         ("private_data", ctypes.c_void_p),
     )
@@ -80,21 +64,24 @@ class _Exported:
             if self._capsule is None:
                 table = next(self._tables, None)
                 if table is None:
-                    ctypes.memset(target, 0, ctypes.sizeof(_CArray))
+                    ctypes.memset(target, 0, ctypes.sizeof(CArrayStruct))
                     return
                 self._capsule = checked(table, self._field).__arrow_c_stream__()
             chunks = _pointer_of(self._capsule, b"arrow_array_stream")
             status = _GetNext(_CStream.from_address(chunks).get_next)(chunks, target)
             if status:
                 raise OSError(status, "an array could not be moved")
-            if _CArray.from_address(target).release:
+            if CArrayStruct.from_address(target).release:
                 return
             self._capsule = None
 
 
 def checked(table: Table, field: Field) -> Table:
-    """The table, if it is of the type that the stream was declared to have."""
+    """The table in the type that the stream was declared to have, where that is possible."""
     found = Field.of(table)
+    if found != field and len(found.children) == len(field.children):
+        table = table.widened(field)
+        found = Field.of(table)
     if len(found.children) != len(field.children):
         raise ValueError(f"a table of {len(found.children)} columns came in a stream of {len(field.children)}")
     for one, declared in zip(found.children, field.children, strict=True):
@@ -140,6 +127,7 @@ def lazy_stream(field: Field, tables: Iterator[Table], ended: Callable[[], objec
     """
     # An array that is never given out: it is freed with the stream, which shows when the stream ends.
     life = np.zeros(1, np.uint8)
+    field = with_wide_indices(field)
     witness = make_array(Field("", "C", False), 1, [life], None)
     capsule = CArrayStream.from_c_arrays([witness], field.to_c(), move=True, validate=False).__arrow_c_stream__()
     stream = _CStream.from_address(_pointer_of(capsule, b"arrow_array_stream"))

@@ -16,6 +16,8 @@ from resilient_pq.format.physical_values import ByteArrays, Values
 
 #: Some writers pad decimals with sign bytes; a value longer than this is no decimal.
 _LONGEST: Final = 64
+#: Bytes of the decimals that are made first: narrower ones are cut from these.
+_NARROWEST: Final = 16
 #: Bytes of Arrow's widest decimals.
 WIDEST: Final = 32
 
@@ -27,9 +29,13 @@ class _TooWideError(Exception):
 def decimal_rows(values: Values, size: int) -> NDArray[np.uint8]:
     """Little-endian two's complement of the values of a DECIMAL leaf, a row of bytes each.
 
-    Rows have `size` bytes, 16 or 32; or 32 where a value needs more than its precision lets expect, as some
+    Rows have `size` bytes, 4 to 32; or 16 or 32 where a value needs more than its precision lets expect, as some
     writers leave them.
     """
+    if size < _NARROWEST:
+        rows = decimal_rows(values, _NARROWEST)
+        sign = np.where(rows[:, size - 1 : size] & 0x80, np.uint8(0xFF), np.uint8(0))
+        return np.ascontiguousarray(rows[:, :size]) if (rows[:, size:] == sign).all() else rows
     convert: Callable[[Any, int], NDArray[np.uint8]] = (
         _from_byte_arrays if isinstance(values, ByteArrays) else _from_fixed
     )

@@ -54,7 +54,7 @@ class FlatColumn:
     @classmethod
     def of(cls, node: Node, field: Field) -> FlatColumn | None:
         """The column of a top-level node; None where it is nested, or is stored in another way than in memory."""
-        if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED:
+        if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED or field.dictionary is not None:
             return None
         kind, width = field.format.partition(":")[0], fixed_width(node)
         if kind not in _SAME.get(node.physical_type, ()) or width == 0 or (kind == "w" and field.width != width):

@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import (
+    DTYPES,
     VIEW_KINDS,
     Valid,
+    has_dictionaries,
+    has_views,
     make_array,
+    make_dictionary_array,
     make_null_array,
     make_view_array,
     row_width,
@@ -20,11 +24,22 @@ from resilient_pq.arrow.buffers import (
 )
 from resilient_pq.arrow.decimals import decimal_rows
 from resilient_pq.arrow.int96 import int96_timestamps
+from resilient_pq.arrow.intervals import from_intervals
 from resilient_pq.arrow.types.arrow_schema import physical_format
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import FormatError, Where, located
+from resilient_pq.format.encodings import dictionary
+from resilient_pq.format.encodings.dictionary import entries_at
 from resilient_pq.format.file_metadata import Repetition, Type
-from resilient_pq.format.physical_values import ByteArrays, ByteViews, LeafColumn, Values
+from resilient_pq.format.physical_values import (
+    ByteArrays,
+    ByteCodes,
+    ByteLayout,
+    ByteViews,
+    DecodedStrings,
+    LeafColumn,
+    Values,
+)
 
 #: An Arrow array with its type, which is wider than was asked for where the offsets did not suffice.
 TypedArray: TypeAlias = tuple[Field, Any]
@@ -39,6 +54,8 @@ _LARGE_FORMATS = {"u": "U", "z": "Z"}
 #: Of text that is not UTF-8: libraries may rely on it that what comes as text is.
 _BINARY_FORMATS = {"u": "z", "U": "Z", "vu": "vz"}
 _MILLIS_PER_DAY: Final = 86_400_000
+#: Bytes of the distinct values of a chunk up to which they are told apart.
+_LARGEST_DICTIONARY: Final = 1 << 30
 
 
 def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> TypedArray:
@@ -48,6 +65,8 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     bits of what is stored, whatever the others are: so do all readers, as some writers extend the sign of
     unsigned ones.
     """
+    if field.dictionary is not None:
+        return _dictionary_array(field, field.dictionary, column, places)
     # A required leaf has slots without a value, too, below groups that are null.
     present = column.present
     valid = present if column.leaf.node.repetition is Repetition.OPTIONAL else None
@@ -66,6 +85,8 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
         field, data = _decimals(field, column, values)
     elif isinstance(values, ByteArrays):
         return _string_array(field, values, valid)
+    elif field.kind == "ti":
+        data = _intervals(column, values)
     elif column.leaf.node.physical_type is Type.INT96:
         field, data = int96_timestamps(field, values, present)
     else:
@@ -73,8 +94,52 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     return field, make_array(field, length, [data], valid)
 
 
-def _byte_strings(field: Field, values: Values | ByteViews) -> Values | ByteViews:
+def layout_of(field: Field) -> ByteLayout:
+    """How the byte arrays of a column are best decoded: in the form that needs no more work, or the least."""
+    if has_dictionaries(field):
+        return ByteLayout.CODES
+    return ByteLayout.VIEWS if has_views(field) else ByteLayout.ARRAYS
+
+
+def _dictionary_array(field: Field, values: Field, column: LeafColumn, places: Places | None) -> TypedArray:
+    """One leaf as a dictionary array over the dictionary of its chunk, and what was written behind that."""
+    codes, entries = _codes_of(column)
+    valid = column.present if column.leaf.node.repetition is Repetition.OPTIONAL else None
+    if places is not None:
+        valid = _placed_valid(valid, places)
+        spread = np.zeros(len(places), codes.dtype)
+        spread[places >= 0] = codes
+        codes = spread
+    values, array = leaf_array(values, LeafColumn(column.leaf, len(entries), entries, None, None, None), None)
+    if not len(entries) and len(codes) and valid is None:
+        valid = np.zeros(len(codes), np.bool_)  # slots of a required leaf, none of which has a value
+    if len(entries) > np.iinfo(DTYPES[field.format]).max + 1:
+        field = replace(field, format="i")
+    indices = np.maximum(codes - 1, 0).astype(DTYPES[field.format])
+    field = replace(field, dictionary=values)
+    return field, make_dictionary_array(field, indices, array, valid)
+
+
+def _codes_of(column: LeafColumn) -> tuple[NDArray[Any], Values]:
+    """For each slot 0, or the number of its value among the entries, from 1 on."""
+    values, present = column.values, column.present
+    if isinstance(values, ByteCodes):
+        return values.codes, values.entries
+    if isinstance(values, ByteViews):
+        values = values.to_byte_arrays()
+    there = np.arange(len(values)) if present is None else np.flatnonzero(present)
+    chosen = values if present is None else entries_at(values, there)
+    begun = chosen[:0] if column.entries is None else column.entries
+    built = dictionary.build_on(column.leaf.node, begun, chosen, _LARGEST_DICTIONARY)
+    codes = np.zeros(len(values), np.int32)
+    codes[there] = np.arange(1, len(chosen) + 1) if built is None else built.indices + np.int32(1)
+    return codes, chosen if built is None else built.values
+
+
+def _byte_strings(field: Field, values: Values | DecodedStrings) -> Values | ByteViews:
     """The values of strings in the layout that `field` has; others are as they are."""
+    if isinstance(values, ByteCodes):
+        values = values.to_byte_arrays()
     if isinstance(values, np.ndarray):
         if field.kind not in _LARGE_FORMATS and field.kind not in VIEW_KINDS:
             return values
@@ -139,7 +204,8 @@ def _decimals(field: Field, column: LeafColumn, values: Values) -> tuple[Field, 
     with located(Where(column=column.leaf.column_path)):
         rows = decimal_rows(values, row_width(field))
     if rows.shape[1] > row_width(field):
-        field = replace(field, format=f"d:76,{field.decimal[1]},256")
+        wide = rows.shape[1] > 16
+        field = replace(field, format=f"d:{76 if wide else 38},{field.decimal[1]}{',256' if wide else ''}")
     return field, rows.ravel()
 
 
@@ -153,6 +219,13 @@ def _stored(field: Field, column: LeafColumn, values: NDArray[Any]) -> NDArray[A
     stored = values if convert is None else convert(column, values)
     dtype = storage_dtype(field)
     return stored.astype(dtype) if dtype.itemsize < stored.itemsize else stored.view(dtype)
+
+
+def _intervals(column: LeafColumn, values: NDArray[Any]) -> NDArray[Any]:
+    intervals, wrong = from_intervals(values)
+    if wrong is not None:
+        raise _misfit(column, "an interval has more months or days than Arrow holds")
+    return intervals.view(np.uint8)
 
 
 def _millis_to_seconds(column: LeafColumn, values: NDArray[Any]) -> NDArray[Any]:

@@ -14,9 +14,11 @@ import numpy as np
 
 from resilient_pq.arrow.batch_sources import Rows
 from resilient_pq.arrow.buffers import BufferPart, Valid
+from resilient_pq.arrow.c_arrays import LIST_VIEW_KINDS
 from resilient_pq.arrow.physical import (
     Positions,
     UnstorableValueError,
+    dictionary_entries,
     no_values,
     physical_bytes,
     physical_values,
@@ -189,7 +191,8 @@ class _Shredder:
             raise SchemaError(
                 f"column {fit.path!r}, row {row}: {error.message}", where=Where(column=fit.path)
             ) from None
-        return LeafData(self.num_rows, shredded.definition_levels, shredded.repetition_levels, values)
+        levels = shredded.definition_levels, shredded.repetition_levels
+        return LeafData(self.num_rows, *levels, values, dictionary_entries(self.leaf, part))
 
     def _absent(self, node: Node, way: Way, steps: tuple[Step, ...]) -> LeafData:
         """A leaf of a node of which no slot has a value, whose own step is among `steps` where it is optional."""
@@ -246,7 +249,7 @@ def _valid(part: BufferPart) -> Valid | None:
 
 def _repeated(part: BufferPart) -> Repeated | Listed:
     """Where among the elements that the slots of a list or map span each slot's are."""
-    if part.field.kind != "+w":
+    if part.field.kind != "+w" and part.field.kind not in LIST_VIEW_KINDS:
         return Listed(part.offsets())
     starts, lengths = part.list_extents()
     return Repeated(starts - part.element_range()[0], lengths)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from resilient_pq import memory_pool
 from resilient_pq.arrow.buffers import BufferPart, byte_arrays_of, num_bytes
 from resilient_pq.arrow.int96 import int96_rows
+from resilient_pq.arrow.intervals import to_intervals
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.dictionary import strings_at
 from resilient_pq.format.file_metadata import Type
@@ -26,6 +27,8 @@ Positions: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]
 
 _MILLISECONDS_PER_DAY: Final = 86_400_000
 _LARGEST_VALUE: Final = 2**31 - 1
+#: Entries of a dictionary that are kept however few rows refer to it.
+_MANY_ENTRIES: Final = 65_536
 
 
 class UnstorableValueError(Exception):
@@ -46,7 +49,7 @@ def may_fail(part: BufferPart) -> bool:
     match field.kind:
         case "ts" | "tt":
             return field.unit == "s"
-        case "d" | "tdm" | "U" | "Z":
+        case "d" | "tdm" | "U" | "Z" | "ti":
             return True
     return False
 
@@ -56,9 +59,10 @@ def physical_values(node: Primitive, part: BufferPart, positions: Positions | No
     field = part.field
     if field.dictionary is not None:
         return _dictionary_values(node, part, positions)
-    if field.kind in ("w", "d"):
-        rows = _chosen(part.rows(), positions)
-        return rows if field.kind == "w" else _decimals(node, rows)
+    if field.kind == "n":
+        return no_values(node)
+    if field.kind in _ROWS:
+        return _ROWS[field.kind](node, _chosen(part.rows(), positions))
     if node.physical_type is Type.BYTE_ARRAY:
         return _checked_lengths(byte_arrays_of(part, positions))
     values = _chosen(part.booleans() if field.kind == "b" else part.fixed(), positions)
@@ -118,6 +122,23 @@ def _dictionary_values(node: Primitive, part: BufferPart, positions: Positions |
     return out
 
 
+def dictionary_entries(node: Primitive, part: BufferPart) -> Values | None:
+    """All values of a dictionary array's dictionary, used or not, in their order; None where that is no dictionary.
+
+    A dictionary that is far larger than what refers to it is passed over: batches may share it.
+    """
+    if part.field.dictionary is None:
+        return None
+    dictionary = part.dictionary()
+    if not 0 < dictionary.length <= max(part.length, _MANY_ENTRIES):
+        return None
+    valid = dictionary.valid()
+    try:
+        return physical_values(node, dictionary, None if valid is None else np.flatnonzero(valid))
+    except UnstorableValueError:
+        return None  # it is used by nothing: what is used was converted
+
+
 def _outside(indices: NDArray[Any], length: int) -> NDArray[np.bool_]:
     outside: NDArray[np.bool_] = (indices < 0) | (indices >= length)
     return outside
@@ -141,6 +162,15 @@ def _decimals(node: Primitive, rows: NDArray[np.uint8]) -> Values:
     if wrong >= 0:
         raise UnstorableValueError(wrong, "a decimal has more digits than its type")
     return out
+
+
+def _intervals(node: Primitive, rows: NDArray[np.uint8]) -> Values:
+    values, wrong = to_intervals(rows)
+    if wrong is not None:
+        raise UnstorableValueError(
+            wrong, "Parquet has no form for an interval that is negative, or has a part of a millisecond"
+        )
+    return values
 
 
 def _shortest(rows: NDArray[np.uint8]) -> ByteArrays:
@@ -190,6 +220,15 @@ def _same_bits(values: NDArray[Any]) -> NDArray[Any]:
     return values.view(f"<i{values.dtype.itemsize}")
 
 
+def _same_rows(node: Primitive, rows: NDArray[np.uint8]) -> Values:
+    return rows
+
+
+_ROWS: dict[str, Callable[[Primitive, NDArray[np.uint8]], Values]] = {
+    "w": _same_rows,
+    "d": _decimals,
+    "ti": _intervals,
+}
 _CONVERSIONS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "tss": _seconds_to_millis,
     "tts": _seconds_to_millis,

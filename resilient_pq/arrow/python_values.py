@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid, make_array, make_null_array, storage_dtype
+from resilient_pq.arrow.intervals import interval_of
 from resilient_pq.arrow.types.field import PER_SECOND, Field
 from resilient_pq.errors import SchemaError, Where
 
@@ -78,6 +79,8 @@ def _kind(name: str, value: Any) -> type:
         return bytes
     if isinstance(value, Mapping):
         return dict
+    if isinstance(value, tuple) and hasattr(value, "months") and hasattr(value, "nanoseconds"):
+        return tuple  # MonthDayNano, pyarrow's or ours
     if isinstance(value, (list, tuple, np.ndarray)):
         return list
     raise _misfit(name, f"there is no Arrow type for values of type {type(value).__name__}")
@@ -91,6 +94,7 @@ _FORMATS: dict[type, str] = {
     bytes: "z",
     dt.date: "tdD",
     dt.time: "ttu",
+    tuple: "tin",
 }
 
 
@@ -165,6 +169,8 @@ def _build(name: str, field: Field, values: Sequence[Any]) -> Any:
         return _build_strings(name, field, values, valid)
     if field.kind in ("+s", "+l", "+L", "+w", "+m"):
         return _build_nested(name, field, values, valid)
+    if field.kind == "ti":
+        return make_array(field, length, [_intervals(name, field, values)], valid)
     if field.kind in ("w", "d"):
         return _build_rows(name, field, values, valid)
     if field.kind == "b":
@@ -276,6 +282,16 @@ def _build_strings(name: str, field: Field, values: Sequence[Any], valid: Valid 
             raise _misfit(name, "its values take more than 2 GiB in one batch: write fewer rows at a time")
         offsets = offsets.astype(np.int32)
     return make_array(field, len(values), [offsets, np.frombuffer(b"".join(encoded), np.uint8)], valid)
+
+
+def _intervals(name: str, field: Field, values: Sequence[Any]) -> NDArray[np.uint8]:
+    rows = bytearray()
+    for value in values:
+        interval = interval_of((0, 0, 0) if value is None else value)
+        if interval is None:
+            raise _misfit(name, f"it is {field}, but a value is {value!r}")
+        rows += interval
+    return np.frombuffer(rows, np.uint8)
 
 
 def _build_rows(name: str, field: Field, values: Sequence[Any], valid: Valid | None) -> Any:

@@ -65,6 +65,10 @@ class Table:
         self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
         self._num_rows = num_rows
 
+    def widened(self, field: Field) -> Table:
+        """The same rows in the types of a struct, or where that cannot hold them, in still wider ones."""
+        return Table(field, self._chunks, self._num_rows)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Its rows for another process; a slice takes no more along than it shows, but for buffers of views."""
         chunks = [[Packed.of(BufferPart.of(array)) for array in chunk] for chunk in self._chunks]
@@ -190,7 +194,8 @@ class Table:
         =====================================  ======================================================
         column                                 array
         =====================================  ======================================================
-        bool, integers, floats                 NumPy's type of the same width
+        bool, integers, floats                 NumPy's type of the same width, also where they are
+                                               the values of a dictionary
         date32, date64, timestamp              ``datetime64`` in the column's unit, days for date32;
                                                where it has a time zone, in UTC
         time32, time64, duration               ``timedelta64`` in the column's unit; a time of day

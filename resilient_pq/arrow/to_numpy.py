@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from resilient_pq.arrow.buffers import DTYPES, BufferPart
 from resilient_pq.arrow.to_python import python_values
 from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.widening import decoded
 
 
 def numpy_values(field: Field, parts: Sequence[BufferPart]) -> NDArray[Any]:
     """The slots of all parts, which are of the type `field`, as `Table.__getitem__` documents it."""
+    if field.dictionary is not None and _dtype(field.dictionary) is not None:
+        field, parts = field.dictionary, [BufferPart.of(decoded(part)) for part in parts]
     dtype = _dtype(field)
     if dtype is None:
         return _objects(field, parts)

@@ -18,7 +18,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import DTYPES, BufferPart, byte_arrays_of, span
+from resilient_pq.arrow.buffers import DTYPES, BufferPart, byte_arrays_of
+from resilient_pq.arrow.intervals import MONTH_DAY_NANO, MonthDayNano
 from resilient_pq.arrow.types.field import PER_SECOND, Field
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
 from resilient_pq.format.physical_values import ByteArrays
@@ -67,7 +68,9 @@ def _values(part: BufferPart, path: str, inexact: Inexact, valid: NDArray[np.boo
             return _times(part, path, inexact, valid)
         case "+s":
             return _structs(part, path, inexact)
-        case "+l" | "+L" | "+w" | "+m":
+        case "ti" if field.format == "tin":
+            return [MonthDayNano(*row) for row in part.rows().view(MONTH_DAY_NANO).ravel().tolist()]
+        case "+l" | "+L" | "+w" | "+m" | "+vl" | "+vL":
             return _lists(part, path, inexact)
         case kind if kind in DTYPES:
             values = part.fixed().tolist()
@@ -148,8 +151,8 @@ def _decimals(part: BufferPart) -> list[Decimal]:
 
 def _lists(part: BufferPart, path: str, inexact: Inexact) -> list[Any]:
     starts, lengths = part.list_extents()
-    first, last = span(starts, lengths)
-    elements = part.elements(first, last - first)
+    first, length = part.element_range()
+    elements = part.elements(first, length)
     if part.field.kind == "+m":
         keys = python_values(elements.child(0), f"{path}.key", inexact)
         values: list[Any] = list(zip(keys, python_values(elements.child(1), f"{path}.value", inexact), strict=True))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resilient_pq.arrow.buffers import VIEW_KINDS
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.widening import widest
 from resilient_pq.errors import SchemaError, Where
@@ -55,8 +54,11 @@ def with_common_types(part: Field, whole: Field) -> Field:
         children = tuple(with_common_types(child, by_name[child.name]) for child in part.children)
     else:
         children = tuple(map(with_common_types, part.children, whole.children))
-    format = part.format if part.kind in VIEW_KINDS else whole.format
-    return replace(part, format=format, nullable=part.nullable or whole.nullable, children=children)
+    nullable = part.nullable or whole.nullable
+    dictionary, ordered = whole.dictionary, whole.ordered
+    return replace(
+        part, format=whole.format, nullable=nullable, children=children, dictionary=dictionary, ordered=ordered
+    )
 
 
 def _names(schema: Field) -> list[str]:
@@ -86,11 +88,8 @@ def _both(one: Field, other: Field) -> Field | None:
 
 def _refined(target: Field, one: Field, other: Field) -> Field | None:
     """The wider type, where that loses nothing; nullable where one of them is."""
-    for source in (one, other):
-        cut_short = source.kind == "ts" and source.format != target.format
-        untold = source.kind in _TEXTS and target.kind in _BINARIES
-        if cut_short or untold or (source.kind == "d" and source.decimal[:2] != target.decimal[:2]):
-            return None
+    if any(_loses(source.dictionary or source, target.dictionary or target) for source in (one, other)):
+        return None
     names = [child.name for child in one.children], [child.name for child in other.children]
     if target.kind == "+s" and names[0] != names[1]:
         return None
@@ -101,3 +100,10 @@ def _refined(target: Field, one: Field, other: Field) -> Field | None:
             return None
         children.append(child)
     return replace(target, nullable=one.nullable or other.nullable, children=tuple(children))
+
+
+def _loses(source: Field, target: Field) -> bool:
+    """Whether values lose digits, or that they are text."""
+    cut_short = source.kind == "ts" and source.format != target.format
+    untold = source.kind in _TEXTS and target.kind in _BINARIES
+    return cut_short or untold or (source.kind == "d" and source.decimal[:2] != target.decimal[:2])

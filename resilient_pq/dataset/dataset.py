@@ -29,7 +29,7 @@ from resilient_pq.reader.file import File
 from resilient_pq.reader.opening import warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
-from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings
+from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings, in_form
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 from resilient_pq.units import counted
@@ -103,7 +103,7 @@ class Dataset:
         *,
         filters: Filters | None = None,
         limit: int | None = None,
-        strings: Strings = "plain",
+        strings: Strings = "stored",
     ) -> Table:
         """Read columns of all files as one table, in the order of the files.
 
@@ -140,7 +140,7 @@ class Dataset:
         *,
         filters: Filters | None = None,
         limit: int | None = None,
-        strings: Strings = "plain",
+        strings: Strings = "stored",
     ) -> Batches:
         """Rows of all files as one stream of tables, file by file in their order.
 
@@ -205,7 +205,7 @@ class Dataset:
         # What the first file would be asked for tells the types, wanted or not.
         asked = None if wishes[0] is None else wishes[0].filters
         first, _ = self.files[0].jobs(ReadQuery(own, None, asked, limit, strings))
-        field = with_common_types(first(), self._field)
+        field = with_common_types(first(), in_form(self._field, strings))
         names = [child.name for child in self._field.children] if own is None else own
         together = None if self.folders is None or chosen is None else JoinedColumns(self.folders, field, chosen)
 

@@ -22,6 +22,7 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, 
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.writer.creation import new_file, sink_options_of
+from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
 from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions, known_options, takes_options
 
@@ -243,14 +244,15 @@ class _Sink:
             store, key = await reach(dst, storage_options, bucket_alone=True, retry=WRITING)
             folder = DatasetFolder(store, key, self.naming)
             try:
+                found = await begun(folder)
                 return DatasetWriter(
                     store,
                     folder.url,
                     self.settings,
-                    lambda place, ingest: self._begin_file(folder, place, ingest),
+                    lambda place, ingest: self._begin_file(folder, place, ingest, found.choices),
                     schema=schema,
                     owns_store=owns_store,
-                    begun=await begun(folder),
+                    begun=found,
                 )
             except BaseException:
                 if owns_store:
@@ -259,10 +261,10 @@ class _Sink:
 
         return Opening(opening)
 
-    async def _begin_file(self, folder: DatasetFolder, place: FilePlace, ingest: Ingest) -> Writer:
+    async def _begin_file(self, folder: DatasetFolder, place: FilePlace, ingest: Ingest, known: KnownChoices) -> Writer:
         store, key = folder.store, folder.key_of(self.naming.relative(place.partition, place.sequence))
         await store.make_folder(folder.key_of(place.partition) if place.partition else folder.key)
-        own = replace(self.options, own_metadata=place.keys(self.naming.name))
+        own = replace(self.options, own_metadata=place.keys(self.naming.name), known_choices=known)
         try:
             return await new_file(
                 (store, key),

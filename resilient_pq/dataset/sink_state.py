@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from resilient_pq.dataset.naming import FilePlace
 from resilient_pq.dataset.rolling import Roll
 from resilient_pq.io import StoredState
+from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
 
 
@@ -108,6 +109,7 @@ class Begun:
 
     partitions: dict[str, Partition] = field(default_factory=dict)  # what is known of each, by its name
     files: list[DatasetFile] = field(default_factory=list)  # those that were completed for it
+    choices: KnownChoices = field(default_factory=KnownChoices)  # which text columns have dictionaries
 
 
 def now() -> float:

@@ -40,6 +40,7 @@ from resilient_pq.recovery.damaged_object import TAIL_BYTES
 from resilient_pq.recovery.resume.resume_file import resume
 from resilient_pq.recovery.resume.resume_local import was_torn_at_once
 from resilient_pq.recovery.resume.resume_upload import completed_upload, parts_or_aborted
+from resilient_pq.writer.dictionary_use import KnownChoices
 
 #: Files that are completed, or footers that are read, at one time.
 _MAX_CONCURRENCY: Final = 16
@@ -138,13 +139,14 @@ async def complete_unfinished(folder: DatasetFolder) -> Begun:
     done = await _side_by_side(unfinished, lambda each: _complete(folder, each, held.get(each.file.relative)))
     ended = [each.file for each, kept in zip(unfinished, done, strict=True) if kept]
     newest |= {found.partition: found for found in ended}
-    files = await _side_by_side(newest.values(), lambda each: _read(folder, each))
+    choices = KnownChoices()
+    files = await _side_by_side(newest.values(), lambda each: _read(folder, each, choices))
     partitions = {
         file.partition: Partition(file.partition, file.sequence + 1, file.first_row + file.num_rows) for file in files
     }
     await _side_by_side([lease for lease in leases if lease is not None], lambda lease: lease.release())
     made = {(found.partition, found.sequence) for found in ended}
-    return Begun(partitions, [file for file in files if (file.partition, file.sequence) in made])
+    return Begun(partitions, [file for file in files if (file.partition, file.sequence) in made], choices)
 
 
 async def _taken(folder: DatasetFolder, file: NamedFile) -> Lease | None:
@@ -235,7 +237,7 @@ async def _complete_local(store: LocalStore, key: str) -> bool:
     return False
 
 
-async def _read(folder: DatasetFolder, found: NamedFile) -> DatasetFile:
+async def _read(folder: DatasetFolder, found: NamedFile, choices: KnownChoices) -> DatasetFile:
     """What the newest file of a partition says of itself."""
     store, key = folder.store, folder.key_of(found.relative)
     url = store.url_of(key)
@@ -250,6 +252,7 @@ async def _read(folder: DatasetFolder, found: NamedFile) -> DatasetFile:
             hint="it is no file of this sink, or was made anew since; begin beside it: create_dataset with another"
             " name=",
         )
+    choices.note(contents.metadata)
     return DatasetFile(url, found.partition, found.sequence, place.first_row, contents.num_rows, info.size)
 
 

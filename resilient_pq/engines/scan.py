@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from resilient_pq.arrow.c_stream import checked
+from resilient_pq.arrow.c_stream import checked, lazy_stream
 from resilient_pq.arrow.table import Table
-from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.field import Field, normalise, with_wide_indices
 from resilient_pq.blocking_streams import BlockingBatches
 from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.file_listing import Source
@@ -86,7 +86,9 @@ class Scan:
             ResilientPQError: As of `open_many`: the files are opened now.
         """
         source = _engine("duckdb_source", "duckdb and pyarrow")
-        relation: duckdb.DuckDBPyRelation = source.relation(connection, self.arrow_schema, self._stream)
+        relation: duckdb.DuckDBPyRelation = source.relation(
+            connection, normalise(Field.of(self.arrow_schema)).to_c(), self._stream
+        )
         return relation
 
     def close(self) -> None:
@@ -116,13 +118,24 @@ class Scan:
         batches = self._dataset.batches(
             batch_rows or _BATCH_ROWS, columns, filters=filters, limit=limit, strings="view"
         )
-        declared = Field.of(batches)
+        declared = with_wide_indices(Field.of(batches))
         with BlockingBatches(batches) as tables:
             for table in tables:
                 yield checked(table, declared)
 
     def _stream(self, columns: list[str] | None, filters: Alternatives | None) -> Any:
-        return BlockingBatches(self._dataset.batches(_BATCH_ROWS, columns, filters=filters))
+        batches = self._dataset.batches(_BATCH_ROWS, columns, filters=filters, strings="plain")
+        return _PlainStream(BlockingBatches(batches))
+
+
+class _PlainStream:
+    """Batches in plain types: DuckDB 2.0 fails at lists of dictionaries that are all empty."""
+
+    def __init__(self, batches: BlockingBatches) -> None:
+        self._batches = batches
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return lazy_stream(normalise(Field.of(self._batches)), self._batches, self._batches.close)
 
 
 async def _open(opening: Opening[Dataset]) -> Dataset:

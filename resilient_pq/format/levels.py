@@ -260,6 +260,7 @@ def cut_rows(leaf: Leaf, data: LeafData, borders: Sequence[int]) -> list[LeafDat
             None if definition is None else definition[start:end],
             None if repetition is None else repetition[start:end],
             data.values[first:last],
+            data.entries,
         )
         for num_rows, (start, end), (first, last) in zip(rows, pairwise(entries), pairwise(values), strict=True)
     ]

@@ -2,12 +2,13 @@
 
 Physical types map to NumPy so: BOOLEAN bool; INT32, INT64 int32, int64 (unsigned integers share the bits);
 FLOAT, DOUBLE float32, float64; INT96 and FIXED_LEN_BYTE_ARRAY uint8 of shape (n, width); BYTE_ARRAY `ByteArrays`,
-or `ByteViews` on the way out.
+or `ByteViews` or `ByteCodes` on the way out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -118,7 +119,40 @@ class ByteViews:
         return self.known_utf8 or self.to_byte_arrays().is_utf8()
 
 
+@dataclass(frozen=True, slots=True)
+class ByteCodes:
+    """Byte strings as their numbers in a dictionary."""
+
+    codes: NDArray[Any]  # int32 or int64: 0 for a slot without a value, else the number of its entry, from 1 on
+    entries: ByteArrays
+
+    def __len__(self) -> int:
+        """Number of slots."""
+        return len(self.codes)
+
+    def to_byte_arrays(self) -> ByteArrays:
+        """The same values back to back."""
+        # What stands for none is empty, and comes before the others.
+        starts = np.concatenate([self.entries.offsets[:1], self.entries.offsets])
+        wide = kernels.chosen_size(starts, self.codes) > MAX_SMALL_OFFSET
+        offsets: NDArray[Any] = memory_pool.empty((len(self.codes) + 1,), np.int64 if wide else np.int32)
+        offsets[0], offsets[1:] = 0, self.codes
+        data = memory_pool.empty((kernels.chosen_size(starts, offsets[1:]),), np.uint8)
+        kernels.copy_chosen_byte_arrays(starts, self.entries.data, offsets[1:], data, 0)
+        return ByteArrays(offsets, data, self.entries.known_utf8)
+
+
+class ByteLayout(Enum):
+    """How byte arrays come out of pages."""
+
+    ARRAYS = auto()  # `ByteArrays`
+    VIEWS = auto()  # `ByteViews`
+    CODES = auto()  # `ByteCodes`, where all pages refer to a dictionary, else `ByteArrays`
+
+
 Values: TypeAlias = NDArray[Any] | ByteArrays
+DecodedStrings: TypeAlias = ByteViews | ByteCodes
+"""Byte arrays in forms that they have on the way out alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +163,8 @@ class LeafData:
     definition_levels: Levels | None  # one per entry; None where the maximum is 0. They may be `uniform_levels`.
     repetition_levels: Levels | None  # one per entry; None where the maximum is 0, and every entry is a row
     values: Values  # the values of the entries whose definition level is the maximum, in order
+    #: The values that a dictionary is to begin with, in this order, used or not; None for no such wish.
+    entries: Values | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -145,12 +181,14 @@ class LeafColumn:
 
     leaf: Leaf
     num_rows: int  # rows covered
-    #: One per slot; slots without a value hold zeros or an empty string. Byte arrays are `ByteViews` where they
-    #: were asked for.
-    values: Values | ByteViews
+    #: One per slot; slots without a value hold zeros or an empty string. Byte arrays have the `ByteLayout` that was
+    #: asked for.
+    values: Values | DecodedStrings
     present: NDArray[np.bool_] | None  # true where the slot has a value; None where all have
     definition_levels: Levels | None  # one per entry; None unless the column is nested (below a group or repeated)
     repetition_levels: Levels | None  # one per entry; None where the maximum is 0
+    #: The dictionary that some of the values came from, where that was asked for and `values` do not have it.
+    entries: Values | None = None
 
 
 _DTYPES: dict[Type, Any] = {

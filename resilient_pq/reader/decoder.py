@@ -19,19 +19,19 @@ from resilient_pq.format.pages.page import Page, check_crc, pages_of
 from resilient_pq.format.pages.page_sums import PageSums
 from resilient_pq.format.pages.page_table import DATA_PAGES, PageTable, check_crcs
 from resilient_pq.format.pages.selected_pages import PageRead, SelectedPages
-from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 
 _DICTIONARY: Final = frozenset({int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIONARY)})
 
 
-def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, views: bool = False) -> LeafColumn:
-    """The column of all bytes of a chunk; with `views`, byte arrays are views into uncompressed pages."""
+def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, layout: ByteLayout = ByteLayout.ARRAYS) -> LeafColumn:
+    """The column of all bytes of a chunk; byte arrays come in a `layout`."""
     with located(chunk):
         table = _compare(chunk, data)[1] if verify else None
         if table is None:
             table = PageTable.read(data, chunk.range.start, chunk.num_values_to_read)
         codec = chunk.metadata.codec
-        column = decode_chunk(chunk.leaf, codec, table, chunk.num_rows, chunk.quirks, views=views)
+        column = decode_chunk(chunk.leaf, codec, table, chunk.num_rows, chunk.quirks, layout=layout)
         levels = column.repetition_levels
         if levels is not None and len(levels) and levels[0]:
             raise EncodingError(f"the first repetition level is {levels[0]}, not 0")
@@ -68,16 +68,18 @@ def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None
 # --- some of the pages --------------------------------------------------------------------------------------------
 
 
-def decode_parts(chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False) -> LeafColumn:
+def decode_parts(
+    chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, layout: ByteLayout = ByteLayout.ARRAYS
+) -> LeafColumn:
     """The column of the bytes of a chunk's `ranges`; its rows are those of the pages that were read."""
     if chunk.pages is None:
-        return decode(chunk, parts[0], verify=verify, views=views)
+        return decode(chunk, parts[0], verify=verify, layout=layout)
     with located(chunk):
-        return _decode_pages(chunk, chunk.pages, parts, verify=verify, views=views)
+        return _decode_pages(chunk, chunk.pages, parts, verify=verify, layout=layout)
 
 
 def _decode_pages(
-    chunk: ChunkRead, selected: SelectedPages, parts: Sequence[memoryview], *, verify: bool, views: bool
+    chunk: ChunkRead, selected: SelectedPages, parts: Sequence[memoryview], *, verify: bool, layout: ByteLayout
 ) -> LeafColumn:
     found = [page for place, data in zip(selected.ranges, parts, strict=True) for page in pages_of(data, place.start)]
     expected = list(selected.pages)
@@ -94,7 +96,7 @@ def _decode_pages(
             _check_page(page, selected.sums, zero_is_none=chunk.quirks.zero_crc_is_none)
     num_rows = sum(len(place.rows) for place in expected)
     table = PageTable.of(pages)
-    column = decode_chunk(chunk.leaf, chunk.metadata.codec, table, num_rows, chunk.quirks, views=views)
+    column = decode_chunk(chunk.leaf, chunk.metadata.codec, table, num_rows, chunk.quirks, layout=layout)
     if column.repetition_levels is not None:
         _check_rows(column, [page.num_values for page in pages if page.data_header is not None], expected)
     return column

@@ -158,7 +158,7 @@ class File(IndexedFile):
         *,
         filters: Filters | None = None,
         limit: int | None = None,
-        strings: Strings = "plain",
+        strings: Strings = "stored",
     ) -> Table:
         """Rows as a table.
 
@@ -179,9 +179,10 @@ class File(IndexedFile):
                 column is in UTC); numbers are compared exactly, but for columns of floating point they are rounded to
                 the column's type.
             limit: Rows at most, the first of those that the filters leave; None for all.
-            strings: How text and binary columns come, wherever they are nested. ``plain``: as Arrow's string and
-                binary, each column of a row group back to back in one buffer. ``view``: as string_view and
-                binary_view, whose values of more than 12 bytes stay in the decompressed pages and are not copied:
+            strings: How text and binary columns come, wherever they are nested; dictionaries stay as they are.
+                ``stored``: as views where the writer had views, else plain. ``plain``: as Arrow's string and binary,
+                each column of a row group back to back in one buffer. ``view``: as string_view and binary_view, whose
+                values of more than 12 bytes stay in the decompressed pages and are not copied:
                 faster, most of all where values are long. The pages live as long as any view into them, also
                 where a slice or a filter has left little of their values.
 
@@ -228,7 +229,7 @@ class File(IndexedFile):
         *,
         filters: Filters | None = None,
         limit: int | None = None,
-        strings: Strings = "plain",
+        strings: Strings = "stored",
     ) -> Batches:
         """Rows as a stream of tables, in order.
 
@@ -376,7 +377,8 @@ class File(IndexedFile):
     @cached_property
     def _fields(self) -> ColumnFields:
         unit = self._options.coerce_int96_timestamp_unit or "ns"
-        return ColumnFields(self.schema, self.contents.key_value, int96_unit=unit)
+        restore = self._options.restore_types
+        return ColumnFields(self.schema, self.contents.key_value, int96_unit=unit, restore_types=restore)
 
     # -- ending ----------------------------------------------------------------------------------
 

@@ -48,6 +48,10 @@ class ReadOptions:
             values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
             outside the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may
             differ from one row group to the next.
+        restore_types: Whether columns come in the forms that the writer had them in, as the key ``ARROW:schema`` of the
+            file says: dictionaries (pandas' categoricals, Polars' Enum and Categorical), views of strings, binaries
+            and lists, decimals of 32 and 64 bits. False gives the plain types with the same values: string, binary,
+            list, decimal128. Large offsets, time zones, durations and lists of one size are kept either way.
     """
 
     tail_bytes: int = 256 * KiB
@@ -57,6 +61,7 @@ class ReadOptions:
     memory_budget: int = 64 * MiB
     max_threads: int | None = None
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
+    restore_types: bool = True
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""

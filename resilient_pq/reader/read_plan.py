@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from resilient_pq.arrow.assemble import Branch, branches_of, struct_projected
 from resilient_pq.arrow.types.arrow_schema import ColumnFields
-from resilient_pq.arrow.types.field import Field, with_views
+from resilient_pq.arrow.types.field import Field, with_views, without_string_views
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, OptionError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.footer import CRC_KEY, key_values
@@ -23,8 +23,8 @@ from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.filter.filters import Filter, Term, filter_of
 
-#: How strings come: as Arrow's string and binary, or as their views.
-Strings: TypeAlias = Literal["plain", "view"]
+#: How strings come: as they were stored, as Arrow's string and binary, or as their views.
+Strings: TypeAlias = Literal["stored", "plain", "view"]
 #: Rows wanted: all terms of a list, or of one of several lists.
 Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
 
@@ -41,7 +41,7 @@ class ReadQuery:
     row_groups: Sequence[int] | None = None
     filters: Filters | None = None
     limit: int | None = None
-    strings: Strings = "plain"
+    strings: Strings = "stored"
 
     def __post_init__(self) -> None:
         """Refuse arguments that are wrong for every file."""
@@ -149,9 +149,15 @@ class ReadRequest:
         """The request of a plan; the file's key-value metadata stay with its schema."""
         branches = branches_of(contents.schema, plan.shown)
         field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
-        if strings == "view":
-            field = field.with_children(*map(with_views, field.children))
-        return cls(plan, field, branches)
+        return cls(plan, in_form(field, strings), branches)
+
+
+def in_form(field: Field, strings: Strings) -> Field:
+    """A struct of columns with strings as they are wanted."""
+    if strings == "stored":
+        return field
+    form = with_views if strings == "view" else without_string_views
+    return field.with_children(*map(form, field.children))
 
 
 def plan_read(

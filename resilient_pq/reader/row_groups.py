@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
-from resilient_pq.arrow.buffers import has_views
 from resilient_pq.arrow.flat_columns import FlatColumn, decode_flat
+from resilient_pq.arrow.leaf_arrays import layout_of
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.indexes.row_ranges import Rows, mask_within
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.row_selection import select_rows
 from resilient_pq.format.pages.thread_count import READING
-from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 from resilient_pq.io import ObjectInfo, OpenObject
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
@@ -138,12 +138,13 @@ class RowGroupWork:
         self._verify = how.verify
         self._raises = how.on_damage is OnDamage.RAISE
         self._heals = how.heal
-        # Whether the strings of each column come as views; columns that only the filter needs follow those shown.
-        self._views = [has_views(field) for field in request.field.children]
-        self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
+        # How the strings of each column come; columns that only the filter needs follow those shown.
+        self._layouts = [layout_of(field) for field in request.field.children]
+        more = max((len(group.columns) - len(self._layouts) for group in groups), default=0)
+        self._layouts += [ByteLayout.ARRAYS] * more
         # Columns whose chunks become arrays by themselves, as nothing can cost rows of all columns.
         by_themselves = self._raises and request.plan.filter is None
-        self._flat = _flat_columns(request) if by_themselves else [None] * len(self._views)
+        self._flat = _flat_columns(request) if by_themselves else [None] * len(self._layouts)
         self._leaves: list[list[list[LeafColumn | None]]] = [
             [[None] * len(chunks) for chunks in group.columns] for group in groups
         ]
@@ -209,7 +210,7 @@ class RowGroupWork:
         self._add(piece, column, None)
 
     def _decoded(self, piece: ChunkTask, chunk: ChunkRead, parts: Sequence[memoryview]) -> LeafColumn:
-        column = decode_parts(chunk, parts, verify=self._verify, views=self._views[piece.column])
+        column = decode_parts(chunk, parts, verify=self._verify, layout=self._layouts[piece.column])
         if not self._raises:
             check_statistics(self._objects.contents.metadata, column, chunk)
         return column

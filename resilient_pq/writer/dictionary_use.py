@@ -1,7 +1,8 @@
-"""Whether a text column has dictionaries: the same in all row groups of a file.
+"""Whether a text column has dictionaries: the same in all row groups of a file, and in all files of a data set.
 
 fastparquet 2026.9 reads the PLAIN values of a text column as null where other data pages of the column refer to
-dictionaries, in another row group or in the same one. Chunks that have no values do no harm.
+dictionaries: in another row group, in the same one, or in another file of a folder. Chunks that have no values do no
+harm.
 """
 
 from __future__ import annotations
@@ -12,20 +13,51 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
+from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice, Choose, choose, choose_first
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf
 
 
-class DictionaryUse:
-    """The choice for one column: what was stored decides, else the first chunk that has values."""
+class ColumnChoice:
+    """What was chosen for a column: dictionaries, none, or nothing yet (None)."""
 
-    def __init__(self, stored: bool | None) -> None:
-        """Begin with what stored row groups have: dictionaries, none, or no values (None)."""
-        self._use = stored
+    def __init__(self, use: bool | None = None) -> None:
+        """Begin with what is stored."""
+        self.use = use
+        self.changed = threading.Condition()
+
+
+class KnownChoices:
+    """The choices of the files of a data set, by the paths of their columns."""
+
+    def __init__(self) -> None:
+        """Nothing is chosen."""
+        self._of: dict[str, ColumnChoice] = {}
+
+    def of(self, column_path: str) -> ColumnChoice:
+        """The choice for a column."""
+        return self._of.setdefault(column_path, ColumnChoice())
+
+    def note(self, metadata: FileMetaData) -> None:
+        """Take over what a file has, as far as nothing is chosen."""
+        for group in metadata.row_groups:
+            for column in group.columns:
+                chunk = column.meta_data
+                if chunk is not None and (stored := has_dictionary(chunk)) is not None:
+                    choice = self.of(".".join(chunk.path_in_schema or ()))
+                    choice.use = stored if choice.use is None else choice.use
+
+
+class DictionaryUse:
+    """The choice for a column of one file: what was stored decides, else the first chunk that has values."""
+
+    def __init__(self, stored: bool | None, choice: ColumnChoice | None = None) -> None:
+        """Begin with what stored row groups have; other files share a choice, unless these differ from it."""
+        self._choice = choice if choice is not None and stored in (None, choice.use) else ColumnChoice(stored)
         self._num_ended = 0
-        self._changed = threading.Condition()
 
     @contextmanager
     def turn(self, number: int) -> Iterator[Choose]:
@@ -33,18 +65,31 @@ class DictionaryUse:
         try:
             yield partial(self._choose, number)
         finally:
-            with self._changed:
+            with self._choice.changed:
                 self._num_ended = max(self._num_ended, number + 1)
-                self._changed.notify_all()
+                self._choice.changed.notify_all()
 
     def _choose(self, number: int, leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
-        with self._changed:
-            self._changed.wait_for(lambda: self._use is not None or self._num_ended >= number)
-        if self._use is not None:
-            return choose(leaf, data, replace(options, dictionary=self._use))
-        chosen = choose_first(leaf, data, options)
-        if len(data.values):
-            with self._changed:
-                self._use = chosen.dictionary is not None
-                self._changed.notify_all()
-        return chosen
+        choice = self._choice
+        with choice.changed:
+            choice.changed.wait_for(lambda: choice.use is not None or self._num_ended >= number)
+        if choice.use is None:
+            chosen = choose_first(leaf, data, options)
+            if not len(data.values):
+                return chosen
+            found = chosen.dictionary is not None
+            with choice.changed:
+                if choice.use is None:
+                    choice.use = found
+                    choice.changed.notify_all()
+            if choice.use == found:
+                return chosen  # else another file was first
+        return choose(leaf, data, replace(options, dictionary=choice.use))
+
+
+def has_dictionary(chunk: ColumnMetaData) -> bool | None:
+    """Whether data pages refer to a dictionary; None where the chunk is known to have no values."""
+    if {*DICTIONARY_ENCODINGS}.intersection(chunk.encodings):
+        return True
+    num_nulls = None if chunk.statistics is None else chunk.statistics.null_count
+    return None if num_nulls == chunk.num_values else False

@@ -64,8 +64,11 @@ class FileEncoder:
         self.num_rows_taken = layout.num_rows
         self._options = options
         self._chunk_options = options.chunk_options(schema)
+        known = options.known_choices
         self._dictionaries = [
-            DictionaryUse(stored) if leaf.is_flat_text and chunk.keeps_dictionaries else None
+            DictionaryUse(stored, None if known is None else known.of(leaf.column_path))
+            if leaf.is_flat_text and chunk.keeps_dictionaries
+            else None
             for leaf, chunk, stored in zip(schema.leaves, self._chunk_options, layout.stored_dictionaries, strict=True)
         ]
         order = options.write.sorting_columns

@@ -13,10 +13,8 @@ from typing import Any
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.annotations import Empty
-from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
-    ColumnMetaData,
     ColumnOrder,
     FileMetaData,
     KeyValue,
@@ -41,6 +39,7 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy
+from resilient_pq.writer.dictionary_use import has_dictionary
 
 Buffers = Sequence[Any]
 
@@ -366,11 +365,3 @@ def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: byte
             of_offset_index = None if offset_index is None else crc32(offset_index)
             sums = ChunkSums(known.chunk, of_column_index, of_offset_index, known.bloom)
             pair.value = str(sums)
-
-
-def has_dictionary(chunk: ColumnMetaData) -> bool | None:
-    """Whether data pages refer to a dictionary; None where the chunk is known to have no values."""
-    if {*DICTIONARY_ENCODINGS}.intersection(chunk.encodings):
-        return True
-    num_nulls = None if chunk.statistics is None else chunk.statistics.null_count
-    return None if num_nulls == chunk.num_values else False

@@ -22,6 +22,7 @@ from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import bloom_filters, check_names, column_metadata
 from resilient_pq.writer.cut_policy import Cadence
+from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.option_checks import (
     OptionHelp,
     check_key_values,
@@ -168,6 +169,7 @@ class EncoderOptions:
             the store can keep of it.
         options: The less common settings.
         own_metadata: Further key-value metadata, of ours: what a file is part of.
+        known_choices: What was chosen for text columns, shared by the files of a data set.
     """
 
     compression: str | Mapping[str, str | None] | None = option(
@@ -206,6 +208,7 @@ class EncoderOptions:
     fencing: Literal["lease", "none"] = option("lease", one_of("lease", "none"))
     options: WriteOptions | None = None
     own_metadata: Mapping[str, str] | None = None
+    known_choices: KnownChoices | None = None
 
     def __post_init__(self) -> None:
         """Refuse what can never work, before anything is written."""

@@ -46,9 +46,9 @@ def test_the_older_message_without_a_continuation_marker() -> None:
     assert read_schema_message(MESSAGE[4:]) == read_schema_message(MESSAGE)
 
 
-def test_dictionaries_are_read_as_their_values() -> None:
-    message = pa.schema({"c": pa.dictionary(pa.int8(), pa.large_string())}).serialize().to_pybytes()
-    assert read_schema_message(message) == [Field("c", "U")]
+def test_dictionaries() -> None:
+    message = pa.schema({"c": pa.dictionary(pa.int8(), pa.large_string(), ordered=True)}).serialize().to_pybytes()
+    assert read_schema_message(message) == [Field("c", "c", dictionary=Field("", "U"), ordered=True)]
 
 
 def test_types_that_no_column_is_written_from() -> None:
@@ -64,8 +64,8 @@ def test_types_that_no_column_is_written_from() -> None:
     assert read_schema_message(schema.serialize().to_pybytes()) == [
         None,
         None,
-        None,
-        None,
+        Field("interval", "tin"),
+        Field("inside", "+l", children=(Field("item", "tin"),)),
         Field("known", "c"),
     ]
 

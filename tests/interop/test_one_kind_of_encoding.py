@@ -141,3 +141,31 @@ async def _damaged(path: Path) -> pa.Table:
     found[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
     path.write_bytes(found)
     return pa.concat_tables(parts)
+
+
+def folder_read(folder: Path) -> list[Any]:
+    """The texts of a data set as fastparquet reads the folder."""
+    read = fastparquet.ParquetFile(sorted(map(str, folder.rglob("*.parquet")))).to_pandas()
+    return sorted(str(text) for text in read["t"])
+
+
+@pytest.mark.parametrize("partition_by", [None, "n"])
+def test_all_files_of_a_data_set_have_one_kind(tmp_path: Path, partition_by: str | None) -> None:
+    few, many = rows(0, 2000, 3), rows(0, 2000, 10**6, width=30)
+    with sync.create_dataset(tmp_path, SCHEMA, partition_by=partition_by, roll_rows=500) as sink:
+        for part in (few, many) if partition_by is None else (few, many.slice(0, 20)):
+            sink.write(part.drop_columns("n").append_column("n", few["n"].slice(0, len(part))).select(SCHEMA.names))
+    files = sorted(tmp_path.rglob("*.parquet"))
+    assert len(files) > 2 and set.union(*map(kinds, files)) == {True}
+    assert "nan" not in folder_read(tmp_path) and "None" not in folder_read(tmp_path)
+
+
+def test_a_sink_that_is_resumed_keeps_the_kind_of_its_files(tmp_path: Path) -> None:
+    with sync.create_dataset(tmp_path, SCHEMA, roll_rows=500) as sink:
+        sink.write(rows(0, 1000, 10**6, width=30))
+    with sync.resume_dataset(tmp_path, SCHEMA, roll_rows=500) as sink:
+        sink.write(rows(0, 1000, 3))
+    files = sorted(tmp_path.rglob("*.parquet"))
+    assert len(files) == 4 and set.union(*map(kinds, files)) == {False}
+    expected = rows(0, 1000, 10**6, width=30)["t"].to_pylist() + rows(0, 1000, 3)["t"].to_pylist()
+    assert folder_read(tmp_path) == sorted(expected)

@@ -260,29 +260,6 @@ def _table(
     return pa.Table.from_arrays([column for _, column in columns], schema=schema)
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that a column of this type has when it is read back."""
-    if pa.types.is_dictionary(kind):
-        return plain_type(kind.value_type)
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        return pa.decimal128(kind.precision, kind.scale)
-    if pa.types.is_struct(kind):
-        return pa.struct([_plain_field(field) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field), kind.keys_sorted)
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_plain_field(kind.value_field), kind.list_size)
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_plain_field(kind.value_field))
-    if pa.types.is_list(kind):
-        return pa.list_(_plain_field(kind.value_field))
-    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    return field.with_type(plain_type(field.type))
-
-
 # --- ways to write ------------------------------------------------------------------------------------------
 
 OPTIONS = st.builds(
@@ -404,11 +381,10 @@ def exact() -> Callable[[pa.Table], dict[str, list[Any]]]:
 
 @pytest.fixture(scope="session")
 def assert_same() -> Callable[[pa.Table, pa.Table], None]:
-    """Equal to the last bit, and of the types that are expected back."""
+    """Equal to the last bit, and of the same types."""
 
     def check(found: pa.Table, expected: pa.Table) -> None:
-        plain = pa.schema([_plain_field(field) for field in expected.schema])
-        assert found.schema.equals(plain)
+        assert found.schema.equals(expected.schema)
         assert found.num_rows == expected.num_rows
         for name in expected.column_names:
             assert values_of(found[name]) == values_of(expected[name]), name

@@ -183,6 +183,6 @@ async def test_other_words_are_refused(stored: Any, our_bytes: bytes, strings: A
     async with rpq.open((await stored(our_bytes), "file")) as file:
         with pytest.raises(rpq.SchemaError, match="strings") as raised:
             await file.read(strings=strings)
-        assert raised.value.hint == "strings='plain' or 'view'"
+        assert raised.value.hint == "strings='stored' or 'plain' or 'view'"
         with pytest.raises(rpq.SchemaError, match="strings"):
             await anext(file.batches(strings=strings))

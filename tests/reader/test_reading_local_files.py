@@ -128,14 +128,14 @@ async def test_small_neighbours_are_one_read_and_large_chunks_one_each(path: Pat
 async def test_what_is_held_before_it_is_decoded_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held, most, lock, real = 0, 0, threading.Lock(), row_groups.decode_parts
 
-    def decode(chunk: Any, parts: list[memoryview], *, verify: bool, views: bool) -> Any:
+    def decode(chunk: Any, parts: list[memoryview], *, verify: bool, layout: Any) -> Any:
         nonlocal held, most
         size = sum(map(len, parts))
         with lock:
             held += size
             most = max(most, held)
         try:
-            return real(chunk, parts, verify=verify, views=views)
+            return real(chunk, parts, verify=verify, layout=layout)
         finally:
             with lock:
                 held -= size
@@ -186,12 +186,12 @@ async def test_what_a_disk_gave_wrong_once_is_read_again(
 ) -> None:
     store, real, seen = WatchedStore(), row_groups.decode_parts, set()
 
-    def once_wrong(chunk: Any, parts: list[memoryview], *, verify: bool, views: bool) -> Any:
+    def once_wrong(chunk: Any, parts: list[memoryview], *, verify: bool, layout: Any) -> Any:
         if chunk.range.start in seen:
-            return real(chunk, parts, verify=verify, views=views)
+            return real(chunk, parts, verify=verify, layout=layout)
         seen.add(chunk.range.start)
         (data,) = parts
-        return real(chunk, [memoryview(broken(bytes(data), len(data) // 2))], verify=verify, views=views)
+        return real(chunk, [memoryview(broken(bytes(data), len(data) // 2))], verify=verify, layout=layout)
 
     monkeypatch.setattr(row_groups, "decode_flat", lambda chunks, **_: [None] * len(chunks))
     monkeypatch.setattr(row_groups, "decode_parts", once_wrong)

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from resilient_pq.arrow.decimals import WIDEST
+from resilient_pq.arrow.intervals import INTERVAL_WIDTH
 from resilient_pq.arrow.types.field import (
     EXTENSION_METADATA_KEY,
     EXTENSION_NAME_KEY,
@@ -101,7 +102,8 @@ def schema_from_arrow(arrow: object) -> Schema:
     Raises:
         SchemaError: `arrow` is not the schema of a table.
         UnsupportedError: A column has a type that Parquet, or this version, has no form for: unions,
-            run-end encoding, list views, intervals, decimals of negative scale, structs without fields.
+            run-end encoding, intervals of months or of days and milliseconds alone, decimals of negative scale, structs
+            without fields.
     """
     root = Field.of(arrow)
     if root.kind != "+s":
@@ -131,7 +133,7 @@ def _node_of(field: Field, parents: tuple[str, ...]) -> Node:
         case "+s" if field.children:
             children = tuple(_node_of(child, path) for child in field.children)
             return Group(field.name, repetition, children, None, field_id)
-        case "+l" | "+L" | "+w":
+        case "+l" | "+L" | "+w" | "+vl" | "+vL":
             element = _node_of(replace(field.children[0], name="element"), path)
             repeated = Group("list", Repetition.REPEATED, (element,))
             return Group(field.name, repetition, (repeated,), logical.LIST, field_id)
@@ -169,6 +171,8 @@ def _primitive_of(field: Field, path: tuple[str, ...]) -> _Physical:
         case "tt":
             unit = _TIME_UNITS[field.unit]
             return Type.INT32 if unit is TimeUnit.MILLIS else Type.INT64, None, Time(unit, utc=False)
+        case "ti" if field.format == "tin":
+            return Type.FIXED_LEN_BYTE_ARRAY, INTERVAL_WIDTH, logical.INTERVAL
         case "d":
             precision, scale, _ = field.decimal
             if 0 <= scale <= precision:
@@ -208,17 +212,28 @@ class ColumnFields:
     Files of one data set have the same: what is found for one serves all of them, as long as they share their `Schema`.
     """
 
-    def __init__(self, schema: Schema, key_value: Mapping[str, str | None], *, int96_unit: str = "ns") -> None:
-        """Nothing is worked out yet; ``ARROW:schema`` refines types, column by column, where it is not damaged."""
+    def __init__(
+        self,
+        schema: Schema,
+        key_value: Mapping[str, str | None],
+        *,
+        int96_unit: str = "ns",
+        restore_types: bool = True,
+    ) -> None:
+        """Nothing is worked out yet; ``ARROW:schema`` refines types, column by column, where it is not damaged.
+
+        Without `restore_types`, dictionaries and the like come as `normalise` has them.
+        """
         self._schema = schema
         self._key_value = key_value
         self._int96_unit = int96_unit
+        self._form = _as_it_is if restore_types else normalise
         # What is shared is found by this, which may not become another while it is: mappings may change.
         self._stored = stored = key_value.get(ARROW_SCHEMA_KEY) or ""
         if len(stored) > _MOST_SHARED_STORED or len(schema.columns) > _MOST_SHARED_COLUMNS:
             self._found: dict[int, Field] = {}
         else:
-            self._found = _shared_fields(_ThisSchema(schema), stored, int96_unit)
+            self._found = _shared_fields(_ThisSchema(schema), stored, int96_unit, restore_types=restore_types)
 
     def struct(self, columns: Sequence[int] | None = None) -> Field:
         """The struct that columns are, of the top-level columns by position, None for all.
@@ -235,7 +250,7 @@ class ColumnFields:
         stored = stored_fields(self._stored, self._schema.names, positions)
         for position, hint in zip(positions, stored, strict=True):
             derived = arrow_field_of(self._schema.root.children[position], int96_unit=self._int96_unit)
-            self._found[position] = derived if hint is None else refined(derived, hint) or derived
+            self._found[position] = self._form(derived if hint is None else refined(derived, hint) or derived)
 
     @cached_property
     def _metadata(self) -> tuple[tuple[bytes, bytes], ...]:
@@ -244,6 +259,10 @@ class ColumnFields:
             for key, value in self._key_value.items()
             if value is not None and key != ARROW_SCHEMA_KEY and not key.startswith("rpq.")
         )
+
+
+def _as_it_is(field: Field) -> Field:
+    return field
 
 
 class _ThisSchema:
@@ -262,7 +281,7 @@ class _ThisSchema:
 
 
 @lru_cache(maxsize=16)
-def _shared_fields(schema: _ThisSchema, stored: str, int96_unit: str) -> dict[int, Field]:
+def _shared_fields(schema: _ThisSchema, stored: str, int96_unit: str, *, restore_types: bool) -> dict[int, Field]:
     """The fields found so far for columns of a schema with that value of ``ARROW:schema``; callers add to it."""
     return {}
 
@@ -357,6 +376,8 @@ def _format_of(node: Primitive, int96_unit: str) -> str:
             format = "u"
         case Type.FIXED_LEN_BYTE_ARRAY, logical.FLOAT16 if node.type_length == 2:
             format = "e"
+        case Type.FIXED_LEN_BYTE_ARRAY, logical.INTERVAL if node.type_length == INTERVAL_WIDTH:
+            format = "tin"
     return format
 
 

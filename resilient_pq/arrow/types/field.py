@@ -25,7 +25,7 @@ EXTENSION_NAME_KEY: Final = b"ARROW:extension:name"
 EXTENSION_METADATA_KEY: Final = b"ARROW:extension:metadata"
 _EXTENSION_KEYS = (EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY)
 
-_NULLABLE, _KEYS_SORTED = 2, 4
+_ORDERED, _NULLABLE, _KEYS_SORTED = 1, 2, 4
 _BLANK = nanoarrow.c_schema(nanoarrow.null())
 #: How many of each unit are a second.
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -78,6 +78,7 @@ class Field:
     dictionary: Field | None = None  # the values of a dictionary type, else None
     metadata: tuple[tuple[bytes, bytes], ...] = ()  # key-value metadata in order
     keys_sorted: bool = False  # whether the keys of a map are sorted
+    ordered: bool = False  # whether the order of a dictionary's values means something
     #: Whether it is a list for being a repeated field of a Parquet schema, outside of any LIST: where a record
     #: leaves it out it occurs no times. Nothing that Arrow knows.
     repeated: bool = dataclasses.field(default=False, compare=False)
@@ -105,6 +106,7 @@ class Field:
     def to_c(self) -> Any:
         """The same as a nanoarrow `CSchema` of the caller's own."""
         flags = (_NULLABLE if self.nullable else 0) | (_KEYS_SORTED if self.keys_sorted else 0)
+        flags |= _ORDERED if self.ordered else 0
         return _BLANK.modify(
             name=in_utf8(self.name),
             format=self.format,
@@ -164,33 +166,52 @@ def _kind(format: str) -> str:
 
 
 #: The plain form of each kind of view, and the other way round.
-_PLAIN_FORMATS = {"vu": "u", "vz": "z"}
+PLAIN_FORMATS = {"vu": "u", "vz": "z", "+vl": "+l", "+vL": "+L"}
 _VIEW_FORMATS = {"u": "vu", "U": "vu", "z": "vz", "Z": "vz"}
 
 
-def normalise(field: Field) -> Field:
-    """The plain type with the same values: what a column of this type is when it is read back.
+def plain_format(field: Field) -> str:
+    """The format without views, and with decimals of 128 bits at least, which every Arrow library knows."""
+    if field.kind == "d" and field.decimal[2] < 128:
+        return f"d:{field.decimal[0]},{field.decimal[1]}"
+    return PLAIN_FORMATS.get(field.kind, field.format)
 
-    A dictionary becomes the type of its values, a view a string or binary, and decimal32 and decimal64
-    a decimal128, which every Arrow library knows. The name of an extension type stays where its storage does.
+
+def normalise(field: Field) -> Field:
+    """The plain type with the same values, to which all of its forms fit.
+
+    A dictionary becomes the type of its values, others as `plain_format` has them. The name of an extension type stays
+    where its storage does.
     """
-    format = _PLAIN_FORMATS.get(field.kind, field.format)
+    format = plain_format(field)
     children = tuple(normalise(child) for child in field.children)
     if field.dictionary is not None:
         values = normalise(field.dictionary)
         format, children = values.format, values.children
-    elif field.kind == "d" and field.decimal[2] < 128:
-        format = f"d:{field.decimal[0]},{field.decimal[1]}"
     metadata = field.metadata
     if format != field.format or field.dictionary is not None or children != field.children:
         metadata = field.without_extension().metadata
-    return replace(field, format=format, children=children, dictionary=None, metadata=metadata)
+    return replace(field, format=format, children=children, dictionary=None, ordered=False, metadata=metadata)
 
 
 def with_views(field: Field) -> Field:
     """The same type, but for its strings and binaries, at any depth: they are views."""
     children = tuple(with_views(child) for child in field.children)
     return replace(field, format=_VIEW_FORMATS.get(field.kind, field.format), children=children)
+
+
+def with_wide_indices(field: Field) -> Field:
+    """The type in a stream, which cannot change: a row group may have more values than narrow indices tell apart."""
+    children = tuple(map(with_wide_indices, field.children))
+    narrow = field.dictionary is not None and field.format in "cCsS"
+    return replace(field, format="i" if narrow else field.format, children=children)
+
+
+def without_string_views(field: Field) -> Field:
+    """The same type, but for its views of strings and binaries, at any depth: they are plain."""
+    children = tuple(map(without_string_views, field.children))
+    format = PLAIN_FORMATS.get(field.kind, field.format) if field.kind in ("vu", "vz") else field.format
+    return replace(field, format=format, children=children)
 
 
 @lru_cache(maxsize=4096)
@@ -211,6 +232,7 @@ def _from_c(schema: Any, depth: int) -> Field:
         dictionary=None if schema.dictionary is None else _from_c(schema.dictionary, depth + 1),
         metadata=() if metadata is None else tuple(metadata.items()),
         keys_sorted=bool(schema.flags & _KEYS_SORTED),
+        ordered=schema.dictionary is not None and bool(schema.flags & _ORDERED),
     )
 
 
@@ -218,7 +240,7 @@ def _type_name(field: Field) -> str:
     name = _NAMES.get(field.format, field.format)
     match field.kind:
         case "dictionary":
-            return f"dictionary<values={field.dictionary}, indices={name}>"
+            return f"dictionary<values={field.dictionary}, indices={name}{', ordered' if field.ordered else ''}>"
         case "ts":
             name = f"timestamp[{field.unit}{f', tz={field.parameter}' if field.parameter else ''}]"
         case "tt":

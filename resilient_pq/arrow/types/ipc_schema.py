@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from resilient_pq.arrow.types.field import MAX_NESTING, Field
@@ -54,10 +55,7 @@ class SchemaMessage:
         self.num_columns = min(schema.count(_COLUMNS), len(message) // 4)
 
     def column(self, position: int) -> Field | None:
-        """The field of a column; None where it is damaged, or of a type that no column is written from.
-
-        A dictionary type is given as the type of its values.
-        """
+        """The field of a column; None where it is damaged, or of a type that no column is written from."""
         try:
             return _field(self._schema.element(_COLUMNS, position), depth=0)
         except ValueError:
@@ -228,7 +226,7 @@ def _field(table: _Table, depth: int) -> Field:
     if kind is None or format_of is None:
         raise ValueError("the type of a field is missing or unknown")
     format = format_of(kind)
-    return Field(
+    field = Field(
         name=table.string(0).decode(),
         format=format,
         nullable=bool(table.number(1, "B")),
@@ -236,6 +234,13 @@ def _field(table: _Table, depth: int) -> Field:
         metadata=tuple((pair.string(0), pair.string(1)) for pair in table.tables(6)),
         keys_sorted=format == "+m" and bool(kind.number(0, "B")),
     )
+    encoding = table.table(4)
+    if encoding is None:
+        return field
+    indices, ordered = encoding.table(1), bool(encoding.number(2, "B"))
+    values = replace(field, name="", metadata=())
+    format = "i" if indices is None else _integer(indices)  # Schema.fbs: without a type they are of 32 bits
+    return replace(field, format=format, children=(), dictionary=values, keys_sorted=False, ordered=ordered)
 
 
 def _verify_field(table: _Table, depth: int) -> None:
@@ -333,6 +338,10 @@ def _duration(table: _Table) -> str:
     return f"tD{_one_of(_UNITS, table.number(0, 'h', 1))}"
 
 
+def _interval(table: _Table) -> str:
+    return f"ti{_one_of('MDn', table.number(0, 'h'))}"
+
+
 def _fixed_size_binary(table: _Table) -> str:
     return f"w:{_size(table)}"
 
@@ -354,7 +363,7 @@ def _one_of(letters: str, index: int) -> str:
     return letters[index]
 
 
-#: By the number of a type in the union `Type` of Schema.fbs; unions, intervals and run-end encoding are not here.
+#: By the number of a type in the union `Type` of Schema.fbs; unions and run-end encoding are not here.
 _FORMATS: dict[int, Callable[[_Table], str]] = {
     1: _constant("n"),
     2: _integer,
@@ -366,6 +375,7 @@ _FORMATS: dict[int, Callable[[_Table], str]] = {
     8: _date,
     9: _time,
     10: _timestamp,
+    11: _interval,
     12: _constant("+l"),
     13: _constant("+s"),
     15: _fixed_size_binary,

@@ -15,24 +15,56 @@ from typing import Final
 from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
-from resilient_pq.arrow.types.field import Field, normalise
+from resilient_pq.arrow.types.field import PLAIN_FORMATS, Field, plain_format
 from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
+#: Metadata of a column, or an element of one: the form of its type, of which the plain one is stored.
+_FORM_KEY: Final = b"rpq.form"
+#: The digits that decimals of each width have at most.
+_DIGITS: Final = {32: 9, 64: 18, 256: 76}
 
 
 def encode_arrow_schema(arrow: object) -> str:
     """The value to store under ``ARROW:schema``.
 
-    Types are normalised first (see `field.normalise`), so that every version of pyarrow reads it. Metadata
-    of the schema itself stay in it: pyarrow looks for those of pandas here and nowhere else.
+    Dictionaries are stored as pyarrow stores them. Of views, list views and narrow decimals the plain types are stored,
+    with metadata that say what they were: pyarrow 14 opens no file with a view in this place, pyarrow 17 none with a
+    narrow decimal, and Polars 2.1 ends with a panic at a list view. Metadata of the schema itself stay in it: pyarrow
+    looks for those of pandas here and nowhere else.
     """
-    schema = replace(normalise(Field.of(arrow)), nullable=False).to_c()
+    schema = replace(_in_plain_forms(Field.of(arrow)), nullable=False).to_c()
     message = io.BytesIO()
     writer = StreamWriter.from_writable(message)
     writer.write_stream(CArrayStream.from_c_arrays([], schema, validate=False))
     writer.release()  # without the end of a stream: the message is all that is wanted
     return base64.b64encode(message.getvalue()).decode("ascii")
+
+
+def _in_plain_forms(field: Field) -> Field:
+    """The field as every version of pyarrow reads it; `_in_its_form` is the inverse."""
+    values = field.dictionary or field
+    plain = plain_format(values)
+    metadata = field.metadata
+    if plain != values.format:
+        form = str(values.decimal[2]) if values.kind == "d" else values.kind
+        metadata = (*metadata, (_FORM_KEY, form.encode()))
+    values = replace(values, format=plain, children=tuple(map(_in_plain_forms, values.children)))
+    return replace(values if field.dictionary is None else replace(field, dictionary=values), metadata=metadata)
+
+
+def _in_its_form(stored: Field) -> Field:
+    form = dict(stored.metadata).get(_FORM_KEY, b"").decode("ascii", "replace")
+    if not form:
+        return stored
+    values = stored.dictionary or stored
+    if PLAIN_FORMATS.get(form) == values.format:
+        values = replace(values, format=form)
+    elif values.kind == "d" and form in ("32", "64"):
+        precision, scale, _ = values.decimal
+        values = replace(values, format=f"d:{precision},{scale},{form}")
+    stored = values if stored.dictionary is None else replace(stored, dictionary=values)
+    return replace(stored, metadata=tuple(pair for pair in stored.metadata if pair[0] != _FORM_KEY))
 
 
 def is_stored_schema(text: str, num_columns: int) -> bool:
@@ -82,6 +114,9 @@ def _decode(text: str) -> SchemaMessage | None:
 
 def refined(derived: Field, stored: Field) -> Field | None:
     """The field of a column as its writer had it, None where that is not a form of what Parquet says."""
+    stored = _in_its_form(stored)
+    if stored.dictionary is not None:
+        return _refined_dictionary(derived, stored, stored.dictionary)
     format = _refined_format(derived, stored)
     children = _refined_children(derived, stored, by_position=derived.kind != "+s")
     if format is None or children is None:
@@ -98,17 +133,23 @@ def refined(derived: Field, stored: Field) -> Field | None:
     return replace(derived, format=format, children=children, metadata=metadata, keys_sorted=stored.keys_sorted)
 
 
+def _refined_dictionary(derived: Field, stored: Field, values: Field) -> Field | None:
+    """A dictionary of leaves that are told apart by their bytes; nested ones, and those of booleans, are plain."""
+    plain = refined(derived, replace(values, metadata=stored.metadata))
+    if plain is None or plain.children or plain.kind in ("b", "n", "ti"):
+        return plain
+    dictionary = replace(plain, name="", metadata=())
+    return replace(plain, format=stored.format, dictionary=dictionary, ordered=stored.ordered)
+
+
 def _refined_format(derived: Field, stored: Field) -> str | None:
     format = derived.format if derived.format == stored.format else None
     match derived.kind, stored.kind:
-        case ("u", "U") | ("z", "Z") | ("tdD", "tdm") | ("l", "tD") | ("+l", "+L") | ("+l", "+w"):
+        case ("u", "U" | "vu") | ("z", "Z" | "vz") | ("tdD", "tdm") | ("l", "tD") | ("+l", "+L" | "+w" | "+vl" | "+vL"):
             format = stored.format
-        case ("u", "vu") | ("z", "vz") | ("+l", "+vl"):
-            format = derived.format
-        case "+l", "+vL":
-            format = "+L"
         case "d", "d" if derived.decimal[:2] == stored.decimal[:2]:
-            format = stored.format if stored.decimal[2] == 256 else derived.format
+            fits = derived.decimal[0] <= _DIGITS.get(stored.decimal[2], 0)
+            format = stored.format if fits else derived.format
         case "tt", "tt" if (derived.unit, stored.unit) == ("ms", "s"):
             format = stored.format
         case "ts", "ts" if bool(derived.parameter) == bool(stored.parameter):

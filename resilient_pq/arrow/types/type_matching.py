@@ -15,7 +15,7 @@ from resilient_pq.errors import SchemaError, Where
 from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.schema_tree import Group, Node
 
-_FORMS = {"U": "u", "vu": "u", "Z": "z", "vz": "z", "+L": "+l"}
+_FORMS = {"U": "u", "vu": "u", "Z": "z", "vz": "z", "+L": "+l", "+vl": "+l", "+vL": "+l"}
 
 _LISTS_OF_FIXED_SIZE = {("+l", "+w"), ("+L", "+w")}
 

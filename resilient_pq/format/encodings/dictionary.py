@@ -29,6 +29,7 @@ class Dictionary:
 
     values: Values
     indices: NDArray[Any]  # uint8, uint16 or int32, by how many entries there are
+    all_used: bool = True  # whether every entry is known to be the value of something
 
 
 def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
@@ -51,6 +52,29 @@ def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
         return None
     indices, first = found
     return Dictionary(entries_at(values, first), indices)
+
+
+def build_on(node: Primitive, entries: Values, values: Values, max_bytes: int) -> Dictionary | None:
+    """The dictionary of `values` that begins with `entries`; as of `build`, which see."""
+    built = build(node, values, max_bytes)
+    begun = None if built is None else build(node, joined(entries, built.values), max_bytes)
+    if built is None or begun is None:
+        return None
+    places = begun.indices[len(entries) :]
+    return Dictionary(begun.values, places.take(built.indices), all_used=len(begun.values) == len(built.values))
+
+
+def joined(values: Values, others: Values) -> Values:
+    """Values of one physical type, one behind the other, copied."""
+    if isinstance(values, ByteArrays) and isinstance(others, ByteArrays):
+        first, start = values.num_bytes, int(values.offsets[0])
+        offsets = np.concatenate(
+            [values.offsets - np.int64(start), others.offsets[1:] + np.int64(first - int(others.offsets[0]))]
+        )
+        parts = [each.data[each.offsets[0] : each.offsets[-1]] for each in (values, others)]
+        small = offsets[-1] <= MAX_SMALL_OFFSET
+        return ByteArrays(offsets.astype(np.int32) if small else offsets, np.concatenate(parts))
+    return np.concatenate([np.asarray(values), np.asarray(others)])
 
 
 def entries_at(values: Values, positions: NDArray[np.int64]) -> Values:

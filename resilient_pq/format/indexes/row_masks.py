@@ -12,7 +12,7 @@ from resilient_pq.format import kernels, logical
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.indexes.condition import Condition, ConditionKind
 from resilient_pq.format.logical import Decimal, Integer
-from resilient_pq.format.physical_values import NANOS_PER_DAY, ByteArrays, ByteViews, LeafColumn, Values
+from resilient_pq.format.physical_values import NANOS_PER_DAY, ByteArrays, DecodedStrings, LeafColumn, Values
 from resilient_pq.format.scalars import MAX_DECIMAL_BYTES
 from resilient_pq.format.schema_tree import Primitive
 
@@ -29,7 +29,7 @@ def matching_rows(condition: Condition, column: LeafColumn) -> Mask:
         return np.zeros(count, np.bool_) if present is None else ~present
     if condition.kind is ConditionKind.NOT_NULL:
         return np.ones(count, np.bool_) if present is None else present.copy()
-    values = column.values.to_byte_arrays() if isinstance(column.values, ByteViews) else column.values
+    values = column.values.to_byte_arrays() if isinstance(column.values, DecodedStrings) else column.values
     found = _found(condition, values)
     return found if present is None else found & present
 

@@ -119,7 +119,7 @@ class DictionaryBounds:
     def of(self, start: int, end: int) -> Bounds:
         """Bounds of the values from `start` up to and not including `end`."""
         entries, indices = self._built.values, self._built.indices[start:end]
-        if len(indices) == len(self._built.indices):
+        if len(indices) == len(self._built.indices) and self._built.all_used:
             used = None  # every entry is the value of something
         else:
             used = np.zeros(len(entries), np.uint8)

@@ -19,11 +19,11 @@ from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.file_metadata import PageType, Type
 from resilient_pq.format.kernels.page_columns import PageField
-from resilient_pq.format.pages.decoded_strings import ByteArrayValues, ByteViewValues
+from resilient_pq.format.pages.decoded_strings import ByteArrayValues, ByteCodeValues, ByteViewValues
 from resilient_pq.format.pages.decoded_values import DecodedValues, FixedValues, PageRun, PageValues
 from resilient_pq.format.pages.page import DataPage, Page, open_data_page
 from resilient_pq.format.pages.page_table import DATA_PAGES, PageTable, RunBodies, runs_of
-from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf
 
@@ -37,18 +37,18 @@ def decode_chunk(
     num_rows: int,
     quirks: Quirks = NO_QUIRKS,
     *,
-    views: bool = False,
+    layout: ByteLayout = ByteLayout.ARRAYS,
 ) -> LeafColumn:
     """The column in the pages of a chunk: all of them, or the dictionary page and those that cover `num_rows` rows.
 
-    With `views`, byte arrays become views of the pages, which then stay in memory.
+    Byte arrays come in a `layout`; where they are views, the pages stay in memory.
     """
     table = pages if isinstance(pages, PageTable) else PageTable.of(pages)
     num_entries = table.num_entries
     if not leaf.max_repetition_level:
         _check_rows(num_entries, num_rows)  # before room is made for what a damaged header announces
     try:
-        decoder = _ChunkDecoder(leaf, codec, table, num_entries, quirks, views=views)
+        decoder = _ChunkDecoder(leaf, codec, table, num_entries, quirks, layout=layout)
         for rows, together in runs_of(leaf, codec, table):
             decoder.add(rows, together=together)
         return decoder.finish(num_rows)
@@ -61,15 +61,16 @@ def _check_rows(found: int, num_rows: int) -> None:
         raise FormatError(f"the pages hold {found:,} rows instead of {num_rows:,}")
 
 
-def _values_for(leaf: Leaf, table: PageTable, num_entries: int, *, views: bool) -> DecodedValues:
+def _values_for(leaf: Leaf, table: PageTable, num_entries: int, *, layout: ByteLayout) -> DecodedValues:
     """Room for the values of a chunk."""
     try:
         if leaf.node.physical_type is not Type.BYTE_ARRAY:
             return FixedValues(leaf.node, num_entries)
-        if views:
+        if layout is ByteLayout.VIEWS:
             return ByteViewValues(leaf.node, num_entries)
         sizes = (row[PageField.UNCOMPRESSED_SIZE] for row in table.rows if row[PageField.TYPE] in DATA_PAGES)
-        return ByteArrayValues(leaf.node, num_entries, sum(sizes))
+        values = ByteCodeValues if layout is ByteLayout.CODES else ByteArrayValues
+        return values(leaf.node, num_entries, sum(sizes))
     except (MemoryError, ValueError, OverflowError) as error:
         raise FormatError(f"the chunk says it has {num_entries:,} values") from error
 
@@ -78,9 +79,10 @@ class _ChunkDecoder:
     """Levels and values of a chunk, filled run by run."""
 
     def __init__(
-        self, leaf: Leaf, codec: int, table: PageTable, num_entries: int, quirks: Quirks, *, views: bool
+        self, leaf: Leaf, codec: int, table: PageTable, num_entries: int, quirks: Quirks, *, layout: ByteLayout
     ) -> None:
         self._leaf = leaf
+        self._layout = layout
         self._codec = codec
         self._quirks = quirks
         self._table = table
@@ -88,7 +90,7 @@ class _ChunkDecoder:
         self._entry = self._slot = 0
         self._flagged = 0  # slots whose flags are set; those behind them have values, as far as they are filled
         self._ordinal = -1  # of the page that was added last
-        self._values = _values_for(leaf, table, num_entries, views=views)
+        self._values = _values_for(leaf, table, num_entries, layout=layout)
         self._bodies = RunBodies(codec, table, keeps_pages=self._values.keeps_pages)
         try:
             self._present = memory_pool.empty((num_entries,), np.bool_) if leaf.max_definition_level else _NO_FLAGS
@@ -175,13 +177,15 @@ class _ChunkDecoder:
         if self._flagged:
             present = self._present[: self._slot]
             present[self._flagged :] = True
+        values = self._values.finish(self._slot)
         return LeafColumn(
             leaf=self._leaf,
             num_rows=num_rows,
-            values=self._values.finish(self._slot),
+            values=values,
             present=present,
             definition_levels=self._definition,
             repetition_levels=self._repetition,
+            entries=self._values.entries if self._layout is ByteLayout.CODES else None,
         )
 
 

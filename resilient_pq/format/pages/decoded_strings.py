@@ -14,7 +14,7 @@ from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, Strings, delta, 
 from resilient_pq.format.file_metadata import Encoding, Type
 from resilient_pq.format.kernels.page_columns import PageSpan
 from resilient_pq.format.pages.decoded_values import PageRun, PageValues, require_dictionary
-from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, ByteViews
+from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, ByteCodes, ByteViews
 from resilient_pq.format.schema_tree import Primitive
 
 _TEXTS: Final = (logical.STRING, logical.ENUM, logical.JSON)
@@ -29,6 +29,8 @@ class ByteArrayValues:
     """
 
     keeps_pages: ClassVar[bool] = False
+    entries: ByteArrays | None = None
+    """See `DecodedValues`."""
 
     def __init__(self, node: Primitive, num_entries: int, num_bytes: int, most_small: int = MAX_SMALL_OFFSET) -> None:
         """Make room for entries of data pages with `num_bytes`; offsets have 64 bits beyond `most_small` bytes."""
@@ -124,16 +126,31 @@ class ByteArrayValues:
             data[: self._written] = self._data[: self._written]
             self._data = data
 
-    def finish(self, num_slots: int) -> ByteArrays:
+    def finish(self, num_slots: int) -> ByteArrays | ByteCodes:
         """See `DecodedValues`."""
         self._place_coded()
         return ByteArrays(self._offsets[: num_slots + 1], self._data[: self._written], self._known_utf8)
+
+
+class ByteCodeValues(ByteArrayValues):
+    """Byte arrays as numbers of a dictionary's entries, as long as all pages refer to it."""
+
+    def finish(self, num_slots: int) -> ByteArrays | ByteCodes:
+        """See `DecodedValues`."""
+        if self._dictionary is None:
+            return super().finish(num_slots)
+        if not self._coded:
+            return ByteCodes(self._offsets[1 : num_slots + 1], self._dictionary.values)
+        self.entries = self._dictionary.values
+        return super().finish(num_slots)
 
 
 class ByteViewValues:
     """Byte arrays as views: of dictionaries, and of the pages themselves, which stay in memory for that."""
 
     keeps_pages: ClassVar[bool] = True
+    entries: ClassVar[ByteArrays | None] = None
+    """See `DecodedValues`."""
 
     def __init__(self, node: Primitive, num_entries: int) -> None:
         """Make room for the views of so many entries."""
@@ -206,6 +223,7 @@ class _Entries:
     """A dictionary for codes: value 0 is empty and stands for none."""
 
     def __init__(self, values: ByteArrays, text: bool) -> None:
+        self.values = values
         self.offsets = np.concatenate([values.offsets[:1], values.offsets])
         self.data = values.data
         # That a value is none which no slot has says nothing of the column: then all that it has are looked at.

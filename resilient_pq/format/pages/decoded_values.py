@@ -22,7 +22,7 @@ from resilient_pq.format.encodings import (
 )
 from resilient_pq.format.file_metadata import Encoding
 from resilient_pq.format.pages.page import DataPage
-from resilient_pq.format.physical_values import ByteViews, Values, room_for
+from resilient_pq.format.physical_values import DecodedStrings, Values, room_for
 from resilient_pq.format.schema_tree import Primitive
 
 #: The encodings whose pages come in runs, where values are byte arrays.
@@ -65,6 +65,10 @@ class DecodedValues(Protocol):
     keeps_pages: ClassVar[bool]
     """Whether what holds the pages of a run has to stay as it is until the end."""
 
+    @property
+    def entries(self) -> Values | None:
+        """The dictionary, if there is one and the values do not have it."""
+
     def set_dictionary(self, body: memoryview, count: int) -> None:
         """Take a dictionary page, decompressed."""
 
@@ -74,7 +78,7 @@ class DecodedValues(Protocol):
     def add_page(self, page: PageValues) -> None:
         """Fill the slots of one page, whatever its encoding."""
 
-    def finish(self, num_slots: int) -> Values | ByteViews:
+    def finish(self, num_slots: int) -> Values | DecodedStrings:
         """The values of the first `num_slots` slots, all of which have been filled."""
 
 
@@ -89,6 +93,11 @@ class FixedValues:
         self._values = room_for(node, num_entries)
         self._dictionary: NDArray[Any] | None = None
         self._previous = b""  # the last value of DELTA_BYTE_ARRAY
+
+    @property
+    def entries(self) -> Values | None:
+        """See `DecodedValues`."""
+        return self._dictionary
 
     def set_dictionary(self, body: memoryview, count: int) -> None:
         """See `DecodedValues`."""

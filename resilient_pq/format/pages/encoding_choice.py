@@ -96,6 +96,8 @@ def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     not one that other chunks of the column have, too.
     """
     wanted = options.encoding
+    if data.entries is not None and (begun := _choose_begun(leaf, data, data.entries, options)) is not None:
+        return begun
     if options.dictionary is not None:
         return _choose_kept(leaf, data.values, options)
     if wanted is None:
@@ -111,7 +113,7 @@ def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
 def choose_first(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     """The encoding of the first chunk of a text column, which all others follow: few values say little about them."""
     values = data.values
-    if len(values) < _FEW_VALUES and _may_be_dictionary(leaf, values, options):
+    if data.entries is None and len(values) < _FEW_VALUES and _may_be_dictionary(leaf, values, options):
         starts = np.arange(len(values), dtype=np.int64)
         assert isinstance(values, ByteArrays)
         found = kernels.distinct_in_runs_byte_arrays(values.offsets, values.data, starts, 1)
@@ -121,6 +123,17 @@ def choose_first(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
         if varied * (num_bytes / in_any + 4) <= options.dictionary_bytes:
             return _choose_kept(leaf, values, replace(options, dictionary=True))
     return choose(leaf, data, options)
+
+
+def _choose_begun(leaf: Leaf, data: LeafData, entries: Values, options: ChunkOptions) -> Choice | None:
+    """A dictionary that begins with some values, where none was ruled out, and it takes at most half of the values."""
+    wanted = options.encoding
+    if options.dictionary is False or not options.dictionary_bytes or wanted not in (None, *DICTIONARY_ENCODINGS):
+        return None
+    worth = max(options.dictionary_bytes, plain_bytes(leaf, data.values) // 2)
+    limit = _LARGEST_DICTIONARY if options.dictionary else min(worth, _LARGEST_DICTIONARY)
+    built = dictionary.build_on(leaf.node, entries, data.values, limit)
+    return None if built is None else Choice(wanted or Encoding.RLE_DICTIONARY, built)
 
 
 def _choose_kept(leaf: Leaf, values: Values, options: ChunkOptions) -> Choice:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq import memory_pool
+from resilient_pq.format.encodings.dictionary import joined
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Levels, Values, is_uniform, uniform_levels
 from resilient_pq.format.schema_tree import Leaf
 
@@ -24,6 +25,8 @@ _SPARE: Final = 1 / 16
 _MOST_EXPECTED: Final = 16
 #: What a room grows by that was too small after all.
 _GROWTH: Final = 3 / 2
+#: Values that a dictionary begins with, of batches that have different ones.
+_MOST_ENTRIES: Final = 65_536
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -115,12 +118,14 @@ class _Gathered:
         self._values = _room_for([rows.values for rows in first], expected)
         self._definition_levels: list[Levels] = []
         self._repetition_levels: list[Levels] = []
+        self._entries: Values | None = None
         for rows in first:
             self.append(rows)
 
     def append(self, rows: LeafData) -> None:
         self._values.append(rows.values)
         self._num_rows += rows.num_rows
+        self._entries = _with_entries(self._entries, rows.entries)
         # Levels are the ingest's own, made for this leaf alone.
         if rows.definition_levels is not None:
             self._definition_levels.append(rows.definition_levels)
@@ -133,7 +138,21 @@ class _Gathered:
             _joined(self._definition_levels) if self._leaf.max_definition_level else None,
             _joined(self._repetition_levels) if self._leaf.max_repetition_level else None,
             self._values.filled,
+            self._entries,
         )
+
+
+def _with_entries(entries: Values | None, others: Values | None) -> Values | None:
+    """What a dictionary begins with for rows that follow others; nothing more where that is too much."""
+    if entries is None or others is None or _same(entries, others):
+        return others if entries is None else entries
+    return joined(entries, others) if len(entries) + len(others) <= _MOST_ENTRIES else entries
+
+
+def _same(values: Values, others: Values) -> bool:
+    if isinstance(values, ByteArrays) and isinstance(others, ByteArrays):
+        return np.array_equal(values.offsets, others.offsets) and np.array_equal(values.data, others.data)
+    return values is others or np.array_equal(np.asarray(values), np.asarray(others))
 
 
 def concatenate(leaf: Leaf, pieces: Sequence[LeafData]) -> LeafData:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,9 @@ from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.levels import row_starts
 from resilient_pq.format.physical_values import (
     ByteArrays,
+    ByteCodes,
     ByteViews,
+    DecodedStrings,
     LeafColumn,
     LeafData,
     Levels,
@@ -31,7 +35,7 @@ def leaf_data(column: LeafColumn) -> LeafData:
     if definition is None and leaf.max_definition_level:
         # A flat column: an entry is a row, and the only level says whether it has a value.
         definition = np.ones(column.num_rows, np.uint8) if present is None else present.view(np.uint8)
-    values = column.values.to_byte_arrays() if isinstance(column.values, ByteViews) else column.values
+    values = column.values.to_byte_arrays() if isinstance(column.values, DecodedStrings) else column.values
     if present is not None:
         if isinstance(values, ByteArrays):
             # Slots without a value are empty, so leaving out their offsets moves no other.
@@ -97,8 +101,8 @@ def select_rows(column: LeafColumn, keep: NDArray[np.bool_]) -> LeafColumn:
         slots = entries
         if column.definition_levels is not None and leaf.slot_definition_level:
             slots = entries[column.definition_levels >= leaf.slot_definition_level]
-    return LeafColumn(
-        leaf=leaf,
+    return replace(
+        column,
         num_rows=int(np.count_nonzero(keep)),
         values=_values_kept(column.values, slots),
         present=None if column.present is None else column.present[slots],
@@ -116,14 +120,15 @@ def take_rows(leaf: Leaf, data: LeafData, rows: NDArray[np.int64]) -> LeafData:
         entries = _ranges(starts[rows], starts[rows + 1] - starts[rows])
         repetition = repetition[entries]
     if definition is None:
-        return LeafData(len(rows), None, repetition, entries_at(data.values, entries))
+        return LeafData(len(rows), None, repetition, entries_at(data.values, entries), data.entries)
     if is_uniform(definition):  # and so is every part of it
         level = int(definition[0])
         positions = entries if level == leaf.max_definition_level else entries[:0]
-        return LeafData(len(rows), uniform_levels(level, len(entries)), repetition, entries_at(data.values, positions))
+        values = entries_at(data.values, positions)
+        return LeafData(len(rows), uniform_levels(level, len(entries)), repetition, values, data.entries)
     has_value = definition == leaf.max_definition_level
     positions = (np.cumsum(has_value) - 1)[entries][has_value[entries]]
-    return LeafData(len(rows), definition[entries], repetition, entries_at(data.values, positions))
+    return LeafData(len(rows), definition[entries], repetition, entries_at(data.values, positions), data.entries)
 
 
 def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -133,7 +138,9 @@ def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)
 
 
-def _values_kept(values: Values | ByteViews, slots: NDArray[np.bool_]) -> Values | ByteViews:
+def _values_kept(values: Values | DecodedStrings, slots: NDArray[np.bool_]) -> Values | DecodedStrings:
+    if isinstance(values, ByteCodes):
+        return ByteCodes(values.codes[slots], values.entries)
     if isinstance(values, ByteViews):
         return ByteViews(values.views[slots], values.buffers, values.known_utf8)
     if not isinstance(values, ByteArrays):
@@ -151,4 +158,4 @@ def from_first_row(leaf: Leaf, data: LeafData) -> LeafData:
     definition = data.definition_levels
     assert definition is not None  # what is repeated has definition levels
     skipped = int(np.count_nonzero(definition[:first] == leaf.max_definition_level))
-    return LeafData(data.num_rows, definition[first:], repetition[first:], data.values[skipped:])
+    return LeafData(data.num_rows, definition[first:], repetition[first:], data.values[skipped:], data.entries)

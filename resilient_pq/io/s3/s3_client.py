@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from resilient_pq.errors import StoreError, UnsupportedError
 from resilient_pq.io.location import cause_to_show, scrubbed
+from resilient_pq.io.s3.plain_access import PlainAccess
+from resilient_pq.io.s3.plain_gets import PlainGets
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.io.s3.s3_responses import code_of, from_s3_error
 from resilient_pq.io.shared_clients import Borrowed, ClientKey, let_go
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from resilient_pq.io.s3.s3_connection import Renewal, RequestBody, S3Gets
 
 PROGRESS_SECONDS = 15
+CONNECT_SECONDS = 5
 
 # Options that say neither where a store is, nor who asks.
 _NOT_ABOUT_ACCESS = frozenset({"config_kwargs", "fixed_upload_size"})
@@ -33,6 +36,7 @@ class S3Connection:
 
     Attributes:
         limiter: How many requests are under way at one time, of all stores together.
+        plain: What sends GETs as long as nothing needs botocore; None where something does from the beginning.
         client: That of aiobotocore, once there is one.
         gets: What sends GETs past it, where something does.
         renewal: What changes its credentials, where something does.
@@ -40,7 +44,12 @@ class S3Connection:
 
     def __init__(self, options: Mapping[str, Any], progress_seconds: float | None, *, renews: bool) -> None:
         """Nothing is looked up or opened yet."""
-        self.limiter = RequestLimiter(max_requests_from(options))
+        most = max_requests_from(options)
+        self.limiter = RequestLimiter(most)
+        access = PlainAccess.of(options, surroundings("s3")[0], CONNECT_SECONDS)
+        self.plain = None
+        if access is not None:
+            self.plain = PlainGets(access, progress_seconds=progress_seconds, max_connections=most)
         self.client: Any = None
         self.gets: S3Gets | None = None
         self.renewal: Renewal | None = None
@@ -49,6 +58,19 @@ class S3Connection:
         self._renews = renews
         self._filesystem: Any = None
         self._opening = asyncio.Lock()
+
+    async def get(self, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+        """The answer to a GET, sent by the first that can of ourselves, ourselves as botocore did it, and botocore."""
+        answer = None
+        if self.plain is not None and self.client is None:
+            answer = await self.plain.get(parameters, bucket)
+        if answer is not None:
+            return answer
+        filesystem = await self.filesystem()
+        send = partial(filesystem._call_s3, "get_object", Bucket=bucket, **parameters)
+        if self.gets is None:
+            return await send()  # type: ignore[no-any-return]
+        return await self.gets.get(parameters, bucket) or await self.gets.learn(send, parameters, bucket)
 
     async def filesystem(self) -> Any:
         """The s3fs that sends requests, opened by the first of them."""
@@ -72,12 +94,16 @@ class S3Connection:
 
     async def close(self) -> None:
         """Close the connections."""
+        if self.plain is not None:
+            await self.plain.close()
         client, self.client, self._filesystem = self.client, None, None
         if client is not None:
             await client.close()
 
     def abandon(self) -> None:
         """Let go of connections that nothing can close any more."""
+        if self.plain is not None:
+            self.plain.abandon()
         if self.client is not None:
             let_go(self.client._endpoint.http_session._sessions.values())
 
@@ -167,31 +193,22 @@ class S3Client:
         pieces: RequestBody | None = None
         try:
             connection = self.connection
+            if operation == "get_object":
+                return await connection.get(parameters, bucket)
             filesystem = await connection.filesystem()
-            if operation == "get_object" and connection.gets is not None:
-                return await self._get(connection.gets, filesystem, bucket, parameters)
             body = parameters.get("Body")
             if body is None:
-                answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
-                return answer
+                return await filesystem._call_s3(operation, Bucket=bucket, **parameters)  # type: ignore[no-any-return]
             from resilient_pq.io.s3.s3_connection import RequestBody  # noqa: PLC0415 (imported when it was connected)
 
             async with asyncio.timeout(self._progress_seconds) as patience:
                 parameters["Body"] = pieces = RequestBody(body, patience, self._progress_seconds)
-                answer = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
-                return answer
+                return await filesystem._call_s3(operation, Bucket=bucket, **parameters)  # type: ignore[no-any-return]
         except Exception as error:
             ours = _error_of_ours(error, operation, url, bucket, sent=pieces is None or pieces.handed_over)
             if ours is None:
                 raise
             raise ours from error if code_of(error) else cause_to_show(error)
-
-    async def _get(self, gets: S3Gets, filesystem: Any, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        answer = await gets.get(parameters, bucket)
-        if answer is None:
-            send = partial(filesystem._call_s3, "get_object", Bucket=bucket, **parameters)
-            answer = await gets.learn(send, parameters, bucket)
-        return answer
 
     async def accepts(self, operation: str, parameter: str) -> bool:
         """Whether the installed botocore knows a parameter; s3fs drops unknown ones without a word."""

@@ -23,6 +23,7 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import DataNotFoundError
 from botocore.loaders import create_loader
 
+from resilient_pq.io.s3.s3_client import CONNECT_SECONDS
 from resilient_pq.io.s3.s3_credentials import Renewal
 from resilient_pq.io.s3.s3_gets import S3Gets
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
@@ -30,7 +31,6 @@ from resilient_pq.units import KiB, MiB
 
 __all__ = ["Renewal", "RequestBody", "S3Gets", "new_filesystem", "prepare_client"]
 
-_CONNECT_SECONDS = 5
 _CHUNK = 256 * KiB
 # Below this a body fits the socket's buffers, and asking first would only cost a round trip.
 _ASK_FIRST = 1 * MiB
@@ -40,7 +40,7 @@ def new_filesystem(storage_options: Mapping[str, Any], progress_seconds: float |
     """An s3fs of our own, never shared: its instances are bound to an event loop."""
     # Made in a thread: it reads what a client is made of, which takes 0.1 s for the first one.
     config: dict[str, Any] = {
-        "connect_timeout": _CONNECT_SECONDS,
+        "connect_timeout": CONNECT_SECONDS,
         "read_timeout": progress_seconds,
         "max_pool_connections": MAX_REQUESTS,
         **_SENDING_ONCE,

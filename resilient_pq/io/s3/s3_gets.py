@@ -8,20 +8,15 @@ of signature, leaves its bucket to botocore; and so does a store that refuses th
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import ClientError
-from botocore.parsers import create_parser
-from botocore.utils import percent_encode
-
-from resilient_pq.io.s3.sigv4 import amz_date, authorization
+from resilient_pq.io.s3.bucket_request import BucketRequest, encoded_key, host_of
 from resilient_pq.io.transfer.fetch_counters import count_request
 
 _AUTHORIZATION = re.compile(
@@ -42,32 +37,8 @@ _OF_ONE_REQUEST = frozenset(
 )
 # What a request is refused with, whoever sent it.
 _DEFINITE = frozenset({404, 412, 416, 429})
-_PARSER: Final = create_parser("rest-xml")
 
 _prepared: ContextVar[list[Any] | None] = ContextVar("resilient_pq_prepared_request", default=None)
-
-
-@dataclass(slots=True)
-class _BucketRequest:
-    """What all GETs from one bucket have in common.
-
-    Attributes:
-        base: The URL, up to the key.
-        host: The Host header that belongs to it.
-        path: The path in it.
-        headers: Those that are the same, by their names in lower case.
-        signed: The names of those that are signed; None where nothing is.
-        region: That they are signed for.
-        proven: One was granted.
-    """
-
-    base: str
-    host: str
-    path: str
-    headers: dict[str, str]
-    signed: frozenset[str] | None
-    region: str
-    proven: bool = False
 
 
 class S3Gets:
@@ -77,7 +48,7 @@ class S3Gets:
         """Nothing is known yet."""
         self._session = client._endpoint.http_session
         self._signer = client._request_signer
-        self._known: dict[str, _BucketRequest | None] = {}
+        self._known: dict[str, BucketRequest | None] = {}
         client.meta.events.register_last("before-send.s3.GetObject", _notice)
 
     async def get(self, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any] | None:
@@ -85,18 +56,15 @@ class S3Gets:
         known = self._known.get(bucket)
         if known is None or not {"Key", "Range", "IfMatch"}.issuperset(parameters):
             return None
-        response = await self._session.send(await self._request(known, parameters))
-        status = response.status_code
-        if status in (200, 206):
-            known.proven = True
-            return _answer(response)
-        body = await response.content
-        if not known.proven and 300 <= status < 500 and status not in _DEFINITE:
+        credentials = None if known.signed is None else await self._signer._credentials.get_frozen_credentials()
+        signed_by = None if credentials is None else (credentials.access_key, credentials.secret_key, credentials.token)
+        response = await self._session.send(known.get(parameters, signed_by, datetime.now(UTC)))
+        answer = await answer_of(response, leaves_refusals=not known.proven)
+        if answer is None:
             self._known[bucket] = None
-            count_request()
-            return None
-        said = {"status_code": status, "headers": response.headers, "body": body, "context": {}}
-        raise ClientError(_PARSER.parse(said, None), "GetObject")
+        else:
+            known.proven = True
+        return answer
 
     async def learn(self, send: Any, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any]:
         """The answer of botocore to a GET; how it sent it is remembered for the bucket, if it is the first."""
@@ -111,7 +79,7 @@ class S3Gets:
         self._known[bucket] = await self._parse_request(prepared, str(parameters["Key"]))
         return answer
 
-    async def _parse_request(self, prepared: list[Any], key: str) -> _BucketRequest | None:
+    async def _parse_request(self, prepared: list[Any], key: str) -> BucketRequest | None:
         if not prepared:
             return None
         request = prepared[-1]  # it may have been redirected to another region
@@ -127,42 +95,15 @@ class S3Gets:
         known.signed, known.region = frozenset(match["signed"].split(";")) & frozenset(known.headers), match["region"]
         return known
 
-    async def _request(self, known: _BucketRequest, parameters: Mapping[str, Any]) -> SimpleNamespace:
-        encoded = percent_encode(parameters["Key"], safe="/~")
-        fresh = {"range": parameters["Range"]}
-        if "IfMatch" in parameters:
-            fresh["if-match"] = parameters["IfMatch"]
-        if known.signed is not None:
-            credentials, when = await self._signer._credentials.get_frozen_credentials(), datetime.now(UTC)
-            fresh["x-amz-date"] = amz_date(when)
-            if credentials.token:
-                fresh["x-amz-security-token"] = credentials.token
-            fresh["authorization"] = authorization(
-                "GET",
-                known.path + encoded,
-                {"host": known.host, **fresh, **{name: known.headers[name] for name in known.signed}},
-                when=when,
-                region=known.region,
-                access_key=credentials.access_key,
-                secret_key=credentials.secret_key,
-            )
-        return SimpleNamespace(
-            method="GET",
-            url=known.base + encoded,
-            headers={**known.headers, **fresh},
-            body=None,
-            stream_output=True,
-        )
 
-
-def _unsigned(url: str, headers: Mapping[str, str], key: str) -> _BucketRequest | None:
+def _unsigned(url: str, headers: Mapping[str, str], key: str) -> BucketRequest | None:
     """What requests for objects of a bucket share, by that for a key; None where the URL does not end with the key."""
-    encoded = percent_encode(key, safe="/~")
+    encoded = encoded_key(key)
     if "?" in url or not url.endswith(f"/{encoded}"):
         return None
     base = url[: -len(encoded)]
     same = {name: value for name, value in headers.items() if name not in _OF_ONE_REQUEST}
-    return _BucketRequest(base, _host_of(base), urlsplit(base).path, same, None, "")
+    return BucketRequest(base, host_of(base), urlsplit(base).path, same, None, "")
 
 
 class _Stream:
@@ -187,24 +128,33 @@ def _notice(request: Any, **_: Any) -> None:
         prepared.append(request)
 
 
-def _answer(response: Any) -> dict[str, Any]:
-    headers = response.headers
-    length = headers.get("content-length")
-    return {
-        "Body": _Stream(response.raw),
-        "ContentRange": headers.get("content-range"),
-        "ContentLength": int(length) if length is not None else None,
-        "ETag": headers.get("etag"),
-        "VersionId": headers.get("x-amz-version-id"),
-        "ResponseMetadata": {"HTTPStatusCode": response.status_code},
-    }
+async def answer_of(response: Any, *, leaves_refusals: bool) -> dict[str, Any] | None:
+    """The answer to a GET as botocore has it; None for a refusal that is left to botocore, which may know better."""
+    status, headers = response.status_code, response.headers
+    if status in (200, 206):
+        length = headers.get("content-length")
+        return {
+            "Body": _Stream(response.raw),
+            "ContentRange": headers.get("content-range"),
+            "ContentLength": int(length) if length is not None else None,
+            "ETag": headers.get("etag"),
+            "VersionId": headers.get("x-amz-version-id"),
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        }
+    body = await response.content
+    if leaves_refusals and 300 <= status < 500 and status not in _DEFINITE:
+        count_request()
+        return None
+    raise await asyncio.to_thread(_refused, {"status_code": status, "headers": headers, "body": body, "context": {}})
 
 
-def _host_of(url: str) -> str:
-    """The Host header as it is sent and signed: in lower case, without a port that goes without saying."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else str(parts.hostname)
-    return host if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f"{host}:{parts.port}"
+def _refused(said: dict[str, Any]) -> Exception:
+    """The error of botocore for an answer; called in a thread, as it may be the first to import that."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+    from botocore.parsers import create_parser  # noqa: PLC0415
+
+    refused: Exception = ClientError(create_parser("rest-xml").parse(said, None), "GetObject")
+    return refused
 
 
 def _text(value: str | bytes) -> str:

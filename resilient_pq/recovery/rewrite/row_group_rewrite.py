@@ -29,7 +29,7 @@ from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.page_scan import PageScanner
-from resilient_pq.writer.file_layout import has_dictionary
+from resilient_pq.writer.dictionary_use import has_dictionary
 
 
 class RowGroupRewriter:

@@ -1,0 +1,73 @@
+"""What all GETs from one bucket have in common, and how one of them is made of it. Pure but for the clock's time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from resilient_pq.io.s3.sigv4 import amz_date, authorization
+
+#: Access key, secret key and token.
+Credentials = tuple[str, str, str | None]
+
+
+@dataclass(slots=True)
+class BucketRequest:
+    """What all GETs from one bucket have in common.
+
+    Attributes:
+        base: The URL, up to the key.
+        host: The Host header that belongs to it.
+        path: The path in it.
+        headers: Those that are the same, by their names in lower case.
+        signed: The names of those that are signed; None where nothing is.
+        region: That they are signed for.
+        proven: One was granted.
+    """
+
+    base: str
+    host: str
+    path: str
+    headers: dict[str, str]
+    signed: frozenset[str] | None
+    region: str
+    proven: bool = False
+
+    def get(self, parameters: Mapping[str, Any], credentials: Credentials | None, when: datetime) -> SimpleNamespace:
+        """The request for an object, as sessions of aiobotocore take it; signed where there are credentials."""
+        encoded = encoded_key(parameters["Key"])
+        fresh = {"range": parameters["Range"]}
+        if "IfMatch" in parameters:
+            fresh["if-match"] = parameters["IfMatch"]
+        if self.signed is not None and credentials is not None:
+            access_key, secret_key, token = credentials
+            fresh["x-amz-date"] = amz_date(when)
+            if token:
+                fresh["x-amz-security-token"] = token
+            fresh["authorization"] = authorization(
+                "GET",
+                self.path + encoded,
+                {"host": self.host, **fresh, **{name: self.headers[name] for name in self.signed}},
+                when=when,
+                region=self.region,
+                access_key=access_key,
+                secret_key=secret_key,
+            )
+        headers = {**self.headers, **fresh}
+        return SimpleNamespace(method="GET", url=self.base + encoded, headers=headers, body=None, stream_output=True)
+
+
+def encoded_key(key: str) -> str:
+    """A key as it stands in a URL."""
+    return quote(key, safe="/~")
+
+
+def host_of(url: str) -> str:
+    """The Host header as it is sent and signed: in lower case, without a port that goes without saying."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else str(parts.hostname)
+    return host if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f"{host}:{parts.port}"
