@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from resilient_pq.damage.page_hints import PageHints
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import footer, kernels
 from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData, RowGroup
@@ -16,6 +16,9 @@ from resilient_pq.format.footer import Footer, key_values
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.version import MAKER
+
+if TYPE_CHECKING:
+    from resilient_pq.damage.page_hints import PageHints
 
 #: Offsets are signed 64-bit integers.
 MAX_FILE_SIZE = (1 << 63) - 1
