@@ -1,17 +1,21 @@
 """How much damage a sidecar repairs: ``python scripts/parity_survival.py`` prints the table of docs/guides/parity.md.
 
 For each share of parity and each kind of damage, damage is drawn 200 times over the blocks of a file, cut into groups
-as `rpq protect` cuts it; the table has the share of draws after which every column can be rebuilt. What the geometry
-says is what `repair` does: tests/parity/test_repair.py compares the two.
+as `rpq protect` cuts it; the table has the share of draws after which every column can be rebuilt. With ``--repair N``
+the first draws of each cell are also done: a file of that size is protected, damaged, repaired and compared, and the
+script fails where the product does other than the geometry says.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from resilient_pq import sync as rpq
 from resilient_pq.parity.group_shape import ParityShare, group_shapes
 from resilient_pq.units import MiB
 
@@ -55,21 +59,55 @@ def survives(places: Sequence[tuple[int, int]], size: int, share: ParityShare) -
     return True
 
 
+def is_repaired(path: Path, places: Sequence[tuple[int, int]]) -> bool:
+    """Zero bytes of a protected file, repair it, and give the bytes back."""
+    kept = []
+    with path.open("r+b") as file:
+        for at, length in places:
+            file.seek(at)
+            kept.append((at, file.read(length)))
+            file.seek(at)
+            file.write(bytes(length))
+    try:
+        rpq.repair(path, path.with_name("repaired"), overwrite=True)  # which compares the digest of the whole file
+    except rpq.RepairError:
+        return False
+    finally:
+        with path.open("r+b") as file:
+            for at, data in reversed(kept):
+                file.seek(at)
+                file.write(data)
+    return True
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=1 << 30, help="bytes of the file")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--repair", type=int, default=0, help="draws of each cell that are really damaged and repaired")
     arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print_table(arguments, Path(folder) / "file")
+
+
+def print_table(arguments: argparse.Namespace, path: Path) -> None:
+    if arguments.repair:
+        path.write_bytes(np.random.default_rng(arguments.seed).bytes(arguments.size))
     print("| `--parity` |", *(f"{name} |" for name in DAMAGES))
     print("|---|" + "---|" * len(DAMAGES))
     for parity in ("1%", "2%", "5%", "10%", "20%"):
         draw = np.random.default_rng(arguments.seed)
         share = ParityShare.parse(parity)
-        rates = [
-            np.mean([survives(damage(draw, arguments.size), arguments.size, share) for _ in range(arguments.draws)])
-            for damage in DAMAGES.values()
-        ]
+        if arguments.repair:
+            rpq.protect(path, parity=parity, overwrite=True)
+        rates = []
+        for damage in DAMAGES.values():
+            draws = [damage(draw, arguments.size) for _ in range(arguments.draws)]
+            survived = [survives(places, arguments.size, share) for places in draws]
+            for places, expected in zip(draws[: arguments.repair], survived, strict=False):
+                assert is_repaired(path, places) == expected, (parity, places)
+            rates.append(np.mean(survived))
         print(f"| {parity} |", *(f"{rate:.2f} |" for rate in rates), flush=True)
 
 

@@ -14,7 +14,7 @@ MOST = {
     "read": (34, 165),
     "write": (59, 353),
     "read with a filter": (56, 312),
-    "recover": (82, 426),
+    "recover": (87, 450),
 }
 
 

@@ -36,7 +36,7 @@ DEFAULT_MAX_FILES = 16
 #: (`FetchOptions.memory_budget`), and decoded.
 _MOST_OF_A_FILE = 96 * MiB
 #: The same of all files under way together; one file is always allowed.
-_MOST_OF_ALL = 256 * MiB
+MOST_OF_ALL = 256 * MiB
 
 #: Called after each file with what was counted so far.
 RunProgress: TypeAlias = Callable[[RunSummary], None]
@@ -66,7 +66,7 @@ class FileResults(AsyncIterator[FileResult]):
         self._run = run
         # Other machines have their own memory.
         self._bounds: JobBounds[FileTask] = JobBounds(
-            max_files, _MOST_OF_ALL, _weight if run is run_here else lambda _: 0
+            max_files, MOST_OF_ALL, (lambda task: memory_of(task.size)) if run is run_here else lambda _: 0
         )
         self._progress = progress
         self._results = self._run_all()
@@ -130,9 +130,9 @@ class FileResults(AsyncIterator[FileResult]):
         return ready, result
 
 
-def _weight(task: FileTask) -> int:
-    """The memory that a file may take; the most if its size is unknown."""
-    return _MOST_OF_A_FILE if task.size is None else min(task.size, _MOST_OF_A_FILE)
+def memory_of(size: int | None) -> int:
+    """The memory that a file of so many bytes may take; the most if its size is unknown."""
+    return _MOST_OF_A_FILE if size is None else min(size, _MOST_OF_A_FILE)
 
 
 def check_many(

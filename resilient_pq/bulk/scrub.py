@@ -15,7 +15,7 @@ from resilient_pq.bulk.bounded_jobs import JobBounds, in_flight
 from resilient_pq.bulk.file_result import FileResult
 from resilient_pq.bulk.file_task import FileTask, RunFile
 from resilient_pq.bulk.heal import heal as heal_object
-from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
+from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, MOST_OF_ALL, memory_of
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, SUFFIX
 from resilient_pq.bulk.paced_store import Pace
 from resilient_pq.bulk.proof import SCRUB, ProofOrder, ProvenObject, prove_one, version_of
@@ -30,13 +30,9 @@ from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import Location
 from resilient_pq.parity.sidecar_index import SUFFIX as SIDECAR_SUFFIX
 from resilient_pq.recovery.uploads.open_uploads import Upload, list_uploads
-from resilient_pq.units import MiB
 
 #: Objects that are remembered as due at one time; when they are proven, the listing is read again.
 _MOST_DUE = 100_000
-#: Bytes of memory of an object under way, at most, and of all of them.
-_MOST_OF_ONE = 96 * MiB
-_MOST_OF_ALL = 256 * MiB
 #: How long an upload is open until it is told of.
 _ORPHAN_AGE = timedelta(days=1)
 
@@ -180,8 +176,7 @@ class _Scrub:
         while True:
             due, is_all = await self._list(is_first=is_first)
             is_first = False
-            weigh = _weight if self._options.run is None else lambda _: 0  # other machines have their own memory
-            bounds: JobBounds[_Due] = JobBounds(self._options.max_files, _MOST_OF_ALL, weigh)
+            bounds: JobBounds[_Due] = JobBounds(self._options.max_files, MOST_OF_ALL, self._weigh)
             async with aclosing(in_flight(self._in_time(due), self._prove, bounds)) as ended:
                 async for each, result in ended:
                     await self._note(each, result)
@@ -235,6 +230,9 @@ class _Scrub:
 
     def _proven_at(self, proven: int) -> None:
         self._oldest = proven if self._oldest is None else min(self._oldest, proven)
+
+    def _weigh(self, due: _Due) -> int:
+        return memory_of(due.found.size) if self._options.run is None else 0  # other machines have their own memory
 
     async def _in_time(self, due: list[_Due]) -> AsyncGenerator[_Due, None]:
         for each in due:
@@ -327,8 +325,3 @@ def _last_proof(due: _Due, proof: ProvenObject, *, is_healed: bool) -> LastProof
     return LastProof(
         int(time.time()) if is_right else due.proven, proof.version, listed, proof.size, digest, proof.damage
     )
-
-
-def _weight(due: _Due) -> int:
-    size = due.found.size
-    return _MOST_OF_ONE if size is None else min(size, _MOST_OF_ONE)

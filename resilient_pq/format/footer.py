@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import (
     ChecksumError,
@@ -230,6 +232,17 @@ def _seal(payload: memoryview, start: int) -> RecordHeader | None:
 def key_values(pairs: Sequence[KeyValue] | None) -> dict[str, str | None]:
     """Key-value metadata as a dict; of a key that stands twice the last value counts."""
     return {pair.key: pair.value for pair in pairs or ()}
+
+
+def parity_places(text: str, size: int) -> list[ByteRange]:
+    """The places that a footer names, in a file of at most so many bytes; none where they cannot be right."""
+    try:
+        pairs = [tuple(map(int, pair.split(":"))) for pair in text.split(",") if pair]
+        places = [ByteRange(start, start + length) for start, length in pairs]
+    except ValueError:
+        return []
+    ordered = all(before.end <= after.start for before, after in pairwise(places))
+    return places if ordered and all(place.size > 2 * HEADER_SIZE and place.end <= size for place in places) else []
 
 
 @dataclass(frozen=True, slots=True)

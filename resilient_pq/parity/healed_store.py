@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, StoreError
+from resilient_pq.errors import FormatError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.parity.group_shape import SMALL_BLOCK_BYTES
@@ -21,11 +21,12 @@ log = logging.getLogger("resilient_pq.parity")
 
 @dataclass(frozen=True, slots=True)
 class ExaminedBlocks:
-    """Blocks that were compared, those that are not whole in their place, and those of them that can be had anyway."""
+    """Blocks that were compared, those not whole in their place, those of them that can be had, and if that is all."""
 
     num_blocks: int
     num_damaged: int
     num_repairable: int
+    may_be_repaired: bool = False
 
 
 class HealedStore(SubstituteStore):
@@ -45,19 +46,25 @@ class HealedStore(SubstituteStore):
         self.file = file
 
     @classmethod
-    async def find(cls, store: ReadStore, info: ObjectInfo, *, thorough: bool = False) -> HealedStore | None:
+    async def find(
+        cls, store: ReadStore, info: ObjectInfo, *, inside: bool = True, thorough: bool = False
+    ) -> HealedStore | None:
         """A view of an object through a sidecar of this version, its own parity, or another sidecar; None without any.
 
-        With `thorough` all of it is searched for its own parity where its end leads to none.
+        Args:
+            store: Where it is.
+            info: Its version.
+            inside: Whether it may have parity of its own.
+            thorough: Search all of it for that, as `find_inline` does.
         """
         source = PinnedObject(store, info.key, info)
         beside = await cls._beside(store, info, source)
         if beside is not None and beside.is_bound:
             return beside
-        inside = await find_inline(source, thorough=thorough)
-        if inside is None:
+        found = await find_inline(source, thorough=thorough) if inside else None
+        if found is None:
             return beside
-        return cls(store, info, ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0))
+        return cls(store, info, ProtectedFile(found, ProtectedBytes(found.index, [source]), 0))
 
     @classmethod
     async def _beside(cls, store: ReadStore, info: ObjectInfo, source: PinnedObject) -> HealedStore | None:
@@ -66,7 +73,7 @@ class HealedStore(SubstituteStore):
             if sidecar is None:
                 return None
             data = await sidecar.members(store, info.key, source)
-        except (FormatError, StoreError) as error:  # what is damaged is the error then
+        except FormatError as error:  # what is damaged is the error then
             log.info("%s: no sidecar can be used: %s", store.url_of(info.key), error.message)
             return None
         return cls(store, info, ProtectedFile(sidecar, data, sidecar.member_number(info.key)))
@@ -78,10 +85,18 @@ class HealedStore(SubstituteStore):
             data = await self._store.read_range(self._info.key, 0, self._info.size, pin=self._info)
             places = range(0, max(len(mirror), len(data)), size)
             damaged = sum(mirror[at : at + size] != data[at : at + size] for at in places)
-            return ExaminedBlocks(len(places), damaged, damaged)
+            return ExaminedBlocks(len(places), damaged, damaged, True)
         await self.file.examine()
+        has_end = not self.file.parity.is_inline or await self.file.remake_last_parity()
+        damaged, lost = self.file.num_damaged, self.file.num_not_rebuilt
         num_blocks = sum(len(group.lost) for group in self.file.groups)
-        return ExaminedBlocks(num_blocks, self.file.num_damaged, self.file.num_damaged - self.file.num_not_rebuilt)
+        return ExaminedBlocks(num_blocks, damaged, damaged - lost, has_end and not lost)
+
+    async def rebuild(self) -> bool:
+        """Rebuild all that can be; whether this is the object as it was written, and not as it lies."""
+        examined = await self.examine()
+        is_right = self.file.mirror is None and all(group.is_proven for group in self.file.groups)
+        return (self.is_bound or is_right) and examined.num_repairable > 0
 
     @property
     def num_blocks_rebuilt(self) -> int:

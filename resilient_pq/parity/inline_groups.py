@@ -48,10 +48,6 @@ class InlineGroups:
         """Groups that have ended, and whose parity is not in the file."""
         return len(self._waiting)
 
-    def must_make_room(self, num_bytes: int) -> bool:
-        """Whether parity waits and so many bytes end another group: no more than two may be in memory."""
-        return bool(self._waiting) and self._encoder is not None and num_bytes >= self._encoder.room
-
     def end_row_group(self, num_bytes: int) -> None:
         """A row group of so many bytes has ended."""
         self._largest_row_group = max(self._largest_row_group, num_bytes)

@@ -7,11 +7,19 @@ groups are read from the last to the first, each through those behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import ResilientPQError
-from resilient_pq.format.footer import PARITY_KEY, NeedBytes, key_values, read_footer
+from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.format.footer import (
+    MAGIC,
+    PARITY_KEY,
+    PARITY_SHARE_KEY,
+    NeedBytes,
+    key_values,
+    parity_places,
+    read_footer,
+)
 from resilient_pq.format.kernels import find_all
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
 from resilient_pq.parity.group_record import LAST_FLAG, SIDECAR_FLAG, GroupRecord
@@ -42,11 +50,11 @@ async def find_inline(source: PinnedObject, *, thorough: bool = False) -> Sideca
 
     Args:
         source: The file.
-        thorough: Search all of it where its end leads to none.
+        thorough: Where the footer is damaged, search all of it; else its end, if its first record says that it has any.
     """
     search = _Search(source)
     places = await _named_places(search.read, source.info.size)
-    if places is not None and not places:
+    if not (thorough or await _is_begun_with_parity(source) if places is None else places):
         return None
     await search.take_all(places or [])
     if not search.knows_end:
@@ -58,27 +66,60 @@ async def find_inline(source: PinnedObject, *, thorough: bool = False) -> Sideca
     return search.found()
 
 
+async def _is_begun_with_parity(source: PinnedObject) -> bool:
+    """Whether the anchor, or what is left of its place, allows that the file has parity."""
+    start, end = len(MAGIC), min(len(MAGIC) + HEADER_SIZE, source.info.size)
+    header = parse_header(await source.read(ByteRange(start, end))) if start < end else None
+    if header is None or header.payload_size > _MAX_RECORD or header.end > source.info.size:
+        return True
+    payload = await source.read(ByteRange(header.payload_offset, header.end))
+    return not header.holds(payload) or PARITY_SHARE_KEY.encode() in bytes(payload)
+
+
 async def _named_places(read: ReadParity, size: int) -> list[ByteRange] | None:
     """Where the footer of a file of so many bytes says that parity lies; None where it cannot be read."""
     start = max(0, size - _FOOTER_BYTES)
     try:
         while isinstance(found := read_footer(await read(ByteRange(start, size)), start), NeedBytes):
             start = found.start
-    except ResilientPQError:
+    except (FormatError, UnsupportedError):
         return None
     text = key_values(found.metadata.key_value_metadata).get(PARITY_KEY)
     return parity_places(text or "", size + _MOST_MISSING)
 
 
-def parity_places(text: str, size: int) -> list[ByteRange]:
-    """The places that a footer names, in a file of at most so many bytes; none where they cannot be right."""
-    try:
-        pairs = [tuple(map(int, pair.split(":"))) for pair in text.split(",") if pair]
-        places = [ByteRange(start, start + length) for start, length in pairs]
-    except ValueError:
-        return []
-    ordered = all(before.end <= after.start for before, after in pairwise(places))
-    return places if ordered and all(place.size > 2 * HEADER_SIZE and place.end <= size for place in places) else []
+@dataclass(frozen=True, slots=True)
+class GroupsInPlace:
+    """The groups of a file that is gone on with: where their parity lies, and where the last of them ends."""
+
+    places: tuple[ByteRange, ...] = ()
+    num_groups: int = 0
+    end: int = 0
+
+
+async def groups_in_place(source: PinnedObject, places: Sequence[ByteRange], ends: Sequence[int]) -> GroupsInPlace:
+    """The groups whose parity lies in places that a footer names, or directly behind the ends of row groups."""
+    found = list(places)
+    last = await _record_at(source, places[-1].start) if places else None
+    for end in ends:
+        at = end
+        while (record := await _record_at(source, at)) is not None:
+            last = record
+            found.append(ByteRange(at, at + record.shape.framed_bytes))
+            at = found[-1].end
+    if last is None:
+        return GroupsInPlace(tuple(found), len(found), found[-1].end if found else 0)
+    return GroupsInPlace(tuple(found), last.number + 1, last.extents[-1].end)
+
+
+async def _record_at(source: PinnedObject, offset: int) -> GroupRecord | None:
+    """What the first copy of a record says that lies at an offset."""
+    end = min(offset + HEADER_SIZE, source.info.size)
+    header = parse_header(await source.read(ByteRange(offset, end))) if offset < end else None
+    if header is None or not _may_be(header) or header.end > source.info.size or header.offset != offset:
+        return None
+    record = GroupRecord.unpack(await source.read(ByteRange(header.payload_offset, header.end)))
+    return record if record is not None and _fits(header, record) and record.shards_offset == header.end else None
 
 
 class _Search:
@@ -122,7 +163,7 @@ class _Search:
     async def _take(self, place: ByteRange) -> None:
         first = await self.read(ByteRange(place.start, place.start + HEADER_SIZE))
         header = parse_header(first)
-        if header is not None and self._may_be(header):
+        if header is not None and _may_be(header):
             payload = await self.read(ByteRange(header.payload_offset, min(header.end, place.end)))
             self._add(header, GroupRecord.unpack(payload))
             if any(found.shards_offset == header.end and found.is_whole for found in self._records.values()):
@@ -137,7 +178,7 @@ class _Search:
             window = ByteRange(at, min(at + _WINDOW_BYTES + HEADER_SIZE - 1, size))
             data = await self._source.read(window)
             headers = ((at + i, parse_header(data[i : i + HEADER_SIZE])) for i in find_all(data, RECORD_MAGIC).tolist())
-            found += [(i, header) for i, header in headers if header is not None and self._may_be(header)]
+            found += [(i, header) for i, header in headers if header is not None and _may_be(header)]
         left = size  # hostile bytes may have a header every 96 bytes, each with a large payload
         for at, header in reversed(found):
             left -= header.payload_size
@@ -148,13 +189,9 @@ class _Search:
     def _add_all(self, data: memoryview, start: int, shift: int) -> None:
         for at in find_all(data, RECORD_MAGIC).tolist():
             header = parse_header(data[at : at + HEADER_SIZE])
-            if header is not None and self._may_be(header):
+            if header is not None and _may_be(header):
                 payload = data[at + HEADER_SIZE : at + HEADER_SIZE + header.payload_size]
                 self._add(header, GroupRecord.unpack(payload), start + at - header.offset + shift)
-
-    @staticmethod
-    def _may_be(header: RecordHeader) -> bool:
-        return header.kind == RecordKind.PARITY and header.payload_size <= _MAX_RECORD
 
     def _add(self, header: RecordHeader, record: GroupRecord | None, shift: int = 0) -> None:
         """Take a record that lies so many bytes behind the place where it was written, if all of it fits together."""
@@ -168,6 +205,10 @@ class _Search:
         if shift in (0, self._source.info.size - self.size):
             known = self._records.get(record.number)
             self._records[record.number] = record if known is None else known.merged(record)
+
+
+def _may_be(header: RecordHeader) -> bool:
+    return header.kind == RecordKind.PARITY and header.payload_size <= _MAX_RECORD
 
 
 def _fits(header: RecordHeader, record: GroupRecord) -> bool:

@@ -57,7 +57,7 @@ class ProtectedFile:
             if any(extent.start < whole.end and whole.start < extent.end for extent in record.extents)
         ]
         self._last_parity: bytes | None = None
-        self._last_was_whole = True
+        self._last_damaged = 0
 
     @property
     def digest(self) -> str:
@@ -67,17 +67,22 @@ class ProtectedFile:
     @property
     def num_damaged(self) -> int:
         """Blocks that are not whole in their place, of those that were compared."""
-        return sum(group.num_damaged for group in self.groups)
+        return sum(group.num_damaged for group in self.groups) + self._last_damaged
 
     @property
     def num_rebuilt(self) -> int:
         """Blocks that were made from parity."""
-        return sum(len(group.rebuilt) for group in self.groups)
+        return sum(len(group.rebuilt) for group in self.groups) + self._last_damaged
 
     @property
     def num_not_rebuilt(self) -> int:
         """Lost blocks that cannot be rebuilt."""
         return sum(group.num_not_rebuilt for group in self.groups)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether blocks were found in other places than they were written."""
+        return any(group.moved.any() for group in self.groups)
 
     async def examine(self) -> None:
         """Compare all blocks, and rebuild those that are lost, as far as the parity allows."""
@@ -137,7 +142,7 @@ class ProtectedFile:
                     there = ByteRange(at + start - extent.start, at + end - extent.start)
                     yield from ((start - self.place.start + i, data) for i, data in group.rebuilt_in(there))
                 at += extent.size
-        if self._last_parity is not None and self.last_place is not None and not self._last_was_whole:
+        if self._last_parity is not None and self.last_place is not None and self._last_damaged:
             yield self.last_place.start, self._last_parity
 
     # -- the parity of the last group inside a file, which no group has --------------------------------
@@ -157,16 +162,12 @@ class ProtectedFile:
             return await self.data.read(place)
         return memoryview(made)[place.start - last.start : place.end - last.start]
 
-    async def remake_last_parity(self) -> bool | None:
-        """Make the parity of the last group from its bytes, which is read from then on.
-
-        Returns:
-            Whether it was there; None where it cannot be made.
-        """
+    async def remake_last_parity(self) -> bool:
+        """Make the parity of the last group from its bytes, which is read from then on; whether that can be done."""
         place = self.last_place
         header = None if place is None else await self._last_header(place)
         if place is None or header is None:
-            return None
+            return False
         group = self.groups[-1]
         encoder = GroupEncoder(group.record.shape)
         async with aclosing(group.pieces(ByteRange(0, group.record.shape.num_bytes))) as pieces:
@@ -174,7 +175,7 @@ class ProtectedFile:
                 await asyncio.to_thread(encoder.add, piece)
         made = await asyncio.to_thread(encoder.finish)
         if made.digest != group.record.digest:
-            return None
+            return False
         chain = RecordChain(header.file_id, header.epoch, header.number, header.previous, header.newest_footer)
 
         def record(offset: int, payload: bytes) -> bytes:
@@ -183,8 +184,11 @@ class ProtectedFile:
 
         framed = made.framed(group.record.number, group.record.extents, place.start, LAST_FLAG, record)
         self._last_parity = b"".join(framed)
-        self._last_was_whole = await self.data.read(place) == self._last_parity
-        return self._last_was_whole
+        there, size = await self.data.read(place), group.record.shape.block_bytes
+        self._last_damaged = sum(
+            there[at : at + size] != self._last_parity[at : at + size] for at in range(0, place.size, size)
+        )
+        return True
 
     async def _last_header(self, place: ByteRange) -> RecordHeader | None:
         """The header of the first copy of the last record, as it was written."""

@@ -172,7 +172,7 @@ async def _refuse_newer(file: ProtectedFile) -> None:
 async def _repair_in_place(file: ProtectedFile, digest: str) -> None:
     """Write the rebuilt blocks into the file, when it is known that all of it is right then."""
     source = file.data.files[file.number]
-    if source is None or any(group.moved.any() for group in file.groups):
+    if source is None or file.has_moved:
         raise RepairError("bytes of the file are missing, or lie in other places", hint="name a new file")
     made = bytes.fromhex(await _digest(file, digest))
     await asyncio.to_thread(write_in_place, source.url, source.info, file.place.size, made, list(file.changed()))
@@ -230,7 +230,7 @@ async def _rebuild(file: ProtectedFile) -> None:
         )
     if not all(group.is_proven for group in file.groups):
         raise RepairError("the blocks are whole, and the bytes are not those that the parity was made of", where=where)
-    if file.parity.is_inline and await file.remake_last_parity() is None:
+    if file.parity.is_inline and not await file.remake_last_parity():
         raise RepairError(
             "the end of the file is lost, with the record of its last parity group",
             where=where,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import located
+from resilient_pq.format.footer import PARITY_KEY
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import (
     FetchCounters,
@@ -40,6 +42,7 @@ class ChunkObjects:
 
     Attributes:
         contents: The footer that names them.
+        options: How many requests and bytes may be under way, and what is read together.
         healer: What rebuilds damaged chunks from parity; None until one is damaged.
     """
 
@@ -70,7 +73,9 @@ class ChunkObjects:
         self._store = store
         self._info = info
         self.contents = contents
-        self._options = options
+        if PARITY_KEY in contents.key_value:  # parity is of no use to a read without damage
+            options = replace(options, merge=replace(options.merge, never_over=contents.parity))
+        self.options = options
         self._counters = counters
         # Several reads go on at one time, each a wave by itself: of requests they have so many together.
         self._requests = requests or asyncio.Semaphore(options.max_requests)
@@ -139,7 +144,7 @@ class ChunkObjects:
             self._store,
             [place for ranges in places for place in ranges],
             group_bytes=_TOGETHER,
-            options=self._options,
+            options=self.options,
             counters=self._counters,
             requests=self._requests,
             tail=self._tail,
@@ -157,7 +162,7 @@ class ChunkObjects:
         return fetch_places(
             self._store,
             places,
-            options=self._options,
+            options=self.options,
             counters=self._counters,
             in_order=in_order,
             requests=self._requests,

@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import footer, kernels
 from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData, RowGroup
@@ -70,6 +71,12 @@ class Contents:
     file_sizes: Mapping[str, int] = field(default_factory=dict)
     miscounted: int | None = None
     pages: Mapping[tuple[int, int], PageHints] = field(default_factory=dict)
+
+    @property
+    def parity(self) -> tuple[ByteRange, ...]:
+        """Where parity lies inside the file."""
+        text = None if self.state is None else self.key_value.get(footer.PARITY_KEY)
+        return tuple(footer.parity_places(text, self.footer.start)) if text else ()
 
     @property
     def metadata(self) -> FileMetaData:

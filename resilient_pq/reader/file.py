@@ -355,7 +355,7 @@ class File(IndexedFile):
             num_chunks = self.contents.num_chunks
             plan = await off_loop(num_chunks, plan_read, self.contents, query.columns, query.row_groups, query.filters)
             plan = await self._narrowed(plan, limit, fetch_indexes=fetch_indexes)
-            return await off_loop(num_chunks, PlannedRead.of, plan, self._options.fetch, self._tail)
+            return await off_loop(num_chunks, PlannedRead.of, plan, self.objects.options, self._tail)
 
     def _report(self, lost: Sequence[LostRegion]) -> None:
         if self._how.on_lost is not None:

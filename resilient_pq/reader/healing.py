@@ -77,15 +77,15 @@ class Healer:
         A sidecar of another version of the file is used only where the checksum of the chunk decides.
         """
         place = self._objects.place_of(damaged.chunk)
-        if place.info not in self._views:
-            self._views[place.info] = await HealedStore.find(self._objects.store, place.info)
-        view = self._views[place.info]
-        if view is None or not (view.is_bound or isinstance(damaged.error, ChecksumError)):
-            return None
-        before = view.num_blocks_rebuilt
         try:
+            if place.info not in self._views:
+                self._views[place.info] = await HealedStore.find(self._objects.store, place.info)
+            view = self._views[place.info]
+            if view is None or not (view.is_bound or isinstance(damaged.error, ChecksumError)):
+                return None
+            before = view.num_blocks_rebuilt
             data = await view.read_range(place.info.key, place.range.start, place.range.end, pin=place.info)
-        except StoreError:  # the sidecar is of a shorter file, or it cannot be read: the damage is the error
+        except StoreError:  # the parity is of a shorter file, or it cannot be read: the damage is the error
             return None
         where, url = damaged.chunk.where, self._objects.url_of(damaged.chunk.file)
         return memoryview(data), HealedChunk(url, where.row_group, where.column, view.num_blocks_rebuilt - before)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, OptionError, Where, located
+from resilient_pq.errors import FormatError, NotParquetError, OptionError, StoreError, Where, located
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.resolve import Opening, reach
@@ -155,10 +155,13 @@ async def open_file(
 
 
 async def _healed(store: ReadStore, key: str) -> HealedStore | None:
-    """A view of an object with a damaged footer through the sidecar of this very version; None without one."""
+    """A view of an object with a damaged footer through parity of this very version; None without any."""
     from resilient_pq.parity.healed_store import HealedStore  # noqa: PLC0415 (most files are not damaged)
 
-    view = await HealedStore.find(store, await store.head(key))
+    try:
+        view = await HealedStore.find(store, await store.head(key))
+    except StoreError:  # the damage is the error
+        return None
     return view if view is not None and view.is_bound else None
 
 

@@ -11,7 +11,7 @@ from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.parity.healed_store import HealedStore
+from resilient_pq.parity.healed_store import ExaminedBlocks, HealedStore
 from resilient_pq.parity.parity_check import recompute_parity
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
@@ -85,13 +85,12 @@ def with_checksums_required(report: Report) -> Report:
 
 
 async def _check_parity(source: DamagedObject, report: Report, *, deep: bool) -> Report:
-    """The report with what a sidecar says: of bytes without checksums, and whether a repair brings all back."""
-    if report.outcome is Outcome.SOUND and not report.pages_decoded and not deep:
+    """The report with what parity says: of bytes without checksums, and whether a repair brings all back."""
+    if report.outcome in (Outcome.SOUND, Outcome.INCOMPLETE) and not report.pages_decoded and not deep:
         return report
     view = await HealedStore.find(source.store, source.info)
     if view is not None and (examined := await view.examine()).num_damaged:
-        damaged, repairable = examined.num_damaged, examined.num_repairable
-        report = _with_parity(report, source.url, damaged, repairable, is_bound=view.is_bound)
+        report = _with_parity(report, source.url, examined, is_bound=view.is_bound)
     return await _with_recomputed(source, report) if deep and report.outcome is Outcome.SOUND else report
 
 
@@ -111,9 +110,9 @@ async def _with_recomputed(source: DamagedObject, report: Report) -> Report:
     return replace(report, outcome=Outcome.DAMAGED, findings=(*report.findings, finding), next=(following,))
 
 
-def _with_parity(report: Report, url: str, num_damaged: int, num_repairable: int, *, is_bound: bool) -> Report:
-    """The report with the blocks that a sidecar finds damaged; `is_bound`: it was made for this version of the file."""
-    repairable = num_repairable == num_damaged
+def _with_parity(report: Report, url: str, examined: ExaminedBlocks, *, is_bound: bool) -> Report:
+    """The report with the blocks that parity finds damaged; `is_bound`: it was made for this version of the file."""
+    num_damaged, repairable = examined.num_damaged, examined.may_be_repaired
     if report.outcome is Outcome.SOUND:
         if not is_bound:
             return report  # the file was written anew after its sidecar
@@ -127,7 +126,7 @@ def _with_parity(report: Report, url: str, num_damaged: int, num_repairable: int
         report,
         outcome=Outcome.DAMAGED if repairable else report.outcome,
         blocks_damaged=num_damaged,
-        blocks_repairable=num_repairable,
+        blocks_repairable=examined.num_repairable,
         next=(*following, *report.next),
     )
 

@@ -17,10 +17,11 @@ from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents
-from resilient_pq.recovery.evidence.byte_remap import ByteRemap
+from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
 from resilient_pq.recovery.evidence.records import survey as surveying
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.remapped_store import BytesStore, RemappedStore
@@ -89,7 +90,10 @@ def _larger(window: ByteRange) -> int:
 
 @dataclass(slots=True)
 class DamagedObject:
-    """One object at one version; `file_id` names the file that is meant, where several lie in it."""
+    """One object at one version.
+
+    `file_id` names the file that is meant, where several lie in it; `rebuilt` are the bytes that parity has made.
+    """
 
     store: ReadStore
     key: str
@@ -98,6 +102,7 @@ class DamagedObject:
     counters: FetchCounters
     owns_store: bool
     file_id: bytes | None = None
+    rebuilt: tuple[ByteRange, ...] = ()
     _objects: ChunkObjects | None = None
     _beneath: DamagedObject | None = None
     _view: ByteRemap | None = None
@@ -211,6 +216,16 @@ class DamagedObject:
         store = BytesStore(self.store, self.info, data)
         info = await store.head(self.key)
         return DamagedObject(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self)
+
+    async def rebuilt_by(self, healed: HealedStore) -> DamagedObject:
+        """The same object with the bytes that parity rebuilds; the caller closes this one."""
+        info = await healed.head(self.key)
+        there = ByteRemap(info.size, (RemapSegment(0, min(info.size, self.info.size), 0),))
+        return DamagedObject(
+            healed, self.key, self.url, info, self.counters, False, self.file_id,
+            tuple(ByteRange(at, at + len(data)) for at, data in healed.file.changed()),
+            _beneath=self, _view=None if healed.file.has_moved else there,
+        )  # fmt: skip
 
     def through(self, view: ByteRemap) -> DamagedObject:
         """The same object, its bytes where they were written; the caller closes this one."""

@@ -29,6 +29,7 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.recovery.damaged_object import open_source
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
 from resilient_pq.recovery.evidence.strategy import Strategy
@@ -210,26 +211,45 @@ class _Request:
 
 async def _recover(reconstruction: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
     """The report; None where only what is sound was to be copied, and it is not."""
-    _refuse_without_rows(reconstruction)
     unread = not request.verify and may_be_unread(reconstruction, request.target)
+    output = None
+    if reconstruction.error is None:
+        output = await _examine(reconstruction, request, progress, unread=unread)
+    if output is None or not output.sound:
+        if request.only_sound:
+            return None
+        healed = await read_through_parity(reconstruction, only_ended=unread)
+        if healed is not None or output is None:
+            output = await _examine(healed or reconstruction, request, progress, unread=unread)
+    report = await _write(output, request, progress)
+    if report is None:  # it has to be read after all, and then it is compared
+        return await _recover(reconstruction, replace(request, verify=True), progress)
+    return report
+
+
+async def _examine(
+    reconstruction: Reconstruction, request: _Request, progress: Progress | None, *, unread: bool
+) -> OutputContents:
+    """What of a file can be kept."""
+    _refuse_without_rows(reconstruction)
+    unread = unread and not reconstruction.source.rebuilt
     verification = await verify_data(reconstruction, request.options, progress, unread=unread)
-    reconstruction = verification.reconstruction
-    num_chunks = reconstruction.num_chunks
-    output = await off_loop(num_chunks, _choose_output, reconstruction, verification, request.on_damage)
-    if request.only_sound and not output.sound:
-        return None
+    found, num_chunks = verification.reconstruction, verification.reconstruction.num_chunks
+    return await off_loop(num_chunks, _choose_output, found, verification, request.on_damage)
+
+
+async def _write(output: OutputContents, request: _Request, progress: Progress | None) -> Report | None:
+    """Write what can be kept; None where bytes have to be read that were to be copied unread."""
     _refuse_losses(output, request)
-    report = await off_loop(num_chunks, _report, output, request)
-    if request.only_damaged and output.sound:
+    report = await off_loop(output.reconstruction.num_chunks, _report, output, request)
+    if request.only_damaged and report.outcome is Outcome.SOUND:
         return replace(report, next=(), kept=Kept(None, 0, 0, 0))
     if request.on_damage is OnDamage.COLUMNS and not output.sound:
         return await _publish_columns(output, request.target, report)
     if request.only_damaged:
         await check_free(request.target)
     copied = await publish(output, request.target, progress)
-    if copied is None:  # it has to be read after all, and then it is compared
-        return await _recover(reconstruction, replace(request, verify=True), progress)
-    return await _report_copied(report, copied, request.target)
+    return None if copied is None else await _report_copied(report, copied, request.target)
 
 
 async def _publish_columns(output: OutputContents, target: Target, report: Report) -> Report:
@@ -257,9 +277,6 @@ async def _find_open_uploads(store: WriteStore, keys: Collection[str]) -> tuple[
     for note in notes:
         log.warning("%s", note)
     return notes
-
-
-# -- decisions -------------------------------------------------------------------------------------
 
 
 def _refuse_without_rows(reconstruction: Reconstruction) -> None:
@@ -310,7 +327,7 @@ def _report(output: OutputContents, request: _Request) -> Report:
     """The report of what is written: its numbers and its outcome are those of the ledger."""
     reconstruction, ledger = output.reconstruction, output.ledger
     assert reconstruction.contents is not None
-    outcome = Outcome.SOUND if output.sound else Outcome.RECOVERED
+    outcome = Outcome.SOUND if output.sound and not reconstruction.source.rebuilt else Outcome.RECOVERED
     return Report(
         verb="recover",
         url=reconstruction.source.url,

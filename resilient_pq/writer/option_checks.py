@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _CHECK: Final = "check"
 _HELP: Final = "help"
+_MOST_PARITY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,11 @@ def share(name: str, value: Any) -> None:
 
 
 def parity_share(_: str, value: Any) -> None:
-    """Bytes of parity for each byte."""
-    ParityShare.parse(value)
+    """Bytes of parity inside a file for each byte: at most half, as parity lies in the groups behind it."""
+    if ParityShare.parse(value).share > _MOST_PARITY:
+        raise OptionError(
+            f"parity is {value!r}; inside a file it is at most 50%", hint="rpq protect writes up to 100% beside a file"
+        )
 
 
 def file_path(name: str, value: object) -> None:

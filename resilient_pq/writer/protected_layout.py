@@ -47,11 +47,10 @@ class ProtectedLayout(FileLayout):
         return self._taken(super().start())
 
     def chunk(self, chunk: EncodedChunk) -> Buffers:
-        """The next column chunk, its record before it; parity before that where more would have to wait otherwise."""
+        """The next column chunk, its record before it."""
         if not self._chunks:
             self.groups.begin_row_group()
-        parity = self._waiting() if self.groups.must_make_room(chunk.size) else []
-        return [*parity, *self._taken(super().chunk(chunk))]
+        return self._taken(super().chunk(chunk))
 
     def end_row_group(self, num_rows: int, *, sorting_columns: list[StoredSortingColumn] | None = None) -> Buffers:
         """Complete the open row group; parity that waits stands behind its record."""
@@ -91,9 +90,9 @@ class ProtectedLayout(FileLayout):
         return buffers
 
     def _waiting(self) -> list[Any]:
-        """The parity of groups that have ended."""
+        """The parity of groups that have ended; what that ends itself waits for the next gap."""
         buffers: list[Any] = []
-        while self.groups.num_waiting:
+        for _ in range(self.groups.num_waiting):
             framed = self.groups.take(self.offset, self._parity_record)
             self._place(sum(map(len, framed)))
             buffers += self._taken(framed)

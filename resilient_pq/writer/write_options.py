@@ -152,9 +152,9 @@ class EncoderOptions:
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
-        parity: Bytes of parity inside the file for each byte: 0.05 or "5%". Any so many damaged bytes in a row, and
-            scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that is gone on
-            with, as before.
+        parity: Bytes of parity inside the file for each byte, at most half: 0.05 or "5%". So many damaged bytes in a
+            row, and scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that
+            is gone on with, as before.
         max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
             process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
             written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and

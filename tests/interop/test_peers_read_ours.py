@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import fastparquet  # type: ignore[import-untyped]
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +35,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         },
     },
     "no statistics": {"options": WriteOptions(statistics=False)},
+    "parity": {"parity": "20%"},
 }
 
 
@@ -47,6 +49,18 @@ def test_whole_file(write_file: WriteFile, every_type: pa.Table, peer: Any, layo
         table = table.select(flat)
     path.write_bytes(write_file(table, **LAYOUTS[layout]).data)
     _assert_reads(peer, path, table)
+
+
+@pytest.mark.thorough
+def test_gaps_of_ten_megabytes(write_file: WriteFile, peer: Any, tmp_path: Path) -> None:
+    """Parity lies between row groups, and before the footer."""
+    draw = np.random.default_rng(1)
+    table = pa.table({"binary": [draw.bytes(3_000) for _ in range(15_000)], "int64": np.arange(15_000)})
+    data = write_file(table, parity="50%", row_group_rows=1_800, checkpoint_every=None).data
+    places = pq.read_metadata(io.BytesIO(data)).metadata[b"rpq.parity"].split(b",")
+    assert len(places) >= 2 and int(places[0].split(b":")[1]) > 10 << 20
+    (tmp_path / "gaps.parquet").write_bytes(data)
+    _assert_reads(peer, tmp_path / "gaps.parquet", table)
 
 
 def _skip_several_pages_v2(peer: Any, layout: str) -> None:

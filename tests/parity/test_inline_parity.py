@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.format.footer import parity_places
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, RecordKind
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.parity.inline_groups import InlineGroups
-from resilient_pq.parity.inline_parity import find_inline, parity_places
+from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 
 from .inline_files import NAME, InlineFile, contents, drawn_damage, inline_file, stored
@@ -177,7 +178,14 @@ async def test_a_blob_with_a_protected_file_is_no_parity_of_the_file_around_it(s
 # -- writing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parity", ["1%", "20%", 1.0])
+async def test_much_parity_comes_to_an_end() -> None:
+    """The parity of each group lies in later ones, which get parity of their own."""
+    file = await inline_file(100_000, 2_000, parity="50%")
+    sizes = [group.shape.framed_bytes for group in file.groups]
+    assert len(sizes) > 3 and sum(sizes) < 1.2 * (len(file.data) - sum(sizes))
+
+
+@pytest.mark.parametrize("parity", ["1%", "20%", 0.5])
 async def test_other_shares(parity: str | float) -> None:
     file = await inline_file(parity=parity)
     damaged = bytearray(file.data)
@@ -186,31 +194,29 @@ async def test_other_shares(parity: str | float) -> None:
 
 
 async def test_a_share_that_cannot_be_is_refused() -> None:
-    for parity in ("5", "x%", 0, 2, True):
+    for parity in ("5", "x%", 0, 2, True, 0.51):
         with pytest.raises(rpq.SchemaError, match="parity"):
             rpq.create((await stored(b""), NAME), parity=parity)
 
 
-def test_memory_is_that_of_two_groups() -> None:
-    """However bytes come, no more than one group waits while another is open; all cuttings give the same parity."""
+def test_any_cutting_gives_the_same_parity_and_one_group_waits() -> None:
     share, draw = ParityShare.parse("5%"), random.Random(1)
     data = np.random.default_rng(1).bytes(4_000_000)
     found = []
     for largest in (3_000, 100_000):
-        groups, at, places = InlineGroups(share), 0, []
-        groups.add([data[:50_000]])
-        groups.end_row_group(50_000)
-        groups.begin_row_group()
-        at = 50_000
-        while at < len(data):
-            size = min(draw.randrange(1, largest), len(data) - at)
-            if groups.must_make_room(size):
-                places.append(groups.take(0, lambda _, payload: payload))
-            groups.add([data[at : at + size]])
-            at += size
+        groups, at, parity = InlineGroups(share), 0, []
+        for row_group in range(50_000, len(data) + 1, 50_000):
+            while at < row_group:
+                size = min(draw.randrange(1, largest), row_group - at)
+                groups.add([data[at : at + size]])
+                at += size
+            groups.end_row_group(50_000)
+            groups.begin_row_group()
             assert groups.num_waiting <= 1
-        found.append([bytes(part) for place in places for part in place])
-    assert len(found[0]) > 6 and found[0] == found[1]
+            while groups.num_waiting:
+                parity += [bytes(part) for part in groups.take(0, lambda _, payload: payload)]
+        found.append(parity)
+    assert len(found[0]) == 3 * 4 and found[0] == found[1]
 
 
 async def test_the_same_bytes_whatever_the_threads(small: InlineFile) -> None:

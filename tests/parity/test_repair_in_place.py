@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,9 @@ def test_blocks_are_written(path: Path) -> None:
     assert os.listdir(path.parent) == ["day.parquet"]
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "seek", "truncate", "remove"])
+@pytest.mark.parametrize(
+    "call", ["open", "write", "torn write", "flush", "fsync", "seek", "truncate", "utime", "remove"]
+)
 def test_a_crash_leaves_the_file_as_it_was_or_is_made_good(
     path: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,9 +78,11 @@ def _crash_after(patch: pytest.MonkeyPatch, call: str, allowed: int) -> None:
             raise CrashError
         left[0] -= 1
 
-    if call in ("fsync", "remove"):
+    if call in ("fsync", "utime", "remove"):
         original = getattr(os, call)
-        patch.setattr(os, call, lambda *arguments: (counted(), original(*arguments))[1])
+        counting = lambda *arguments, **how: (counted(), original(*arguments, **how))[1]  # noqa: E731
+        patch.setattr(os, call, counting)
+        patch.setattr(os, "supports_fd", {*os.supports_fd, counting})
         return
 
     class File:
@@ -89,13 +94,25 @@ def _crash_after(patch: pytest.MonkeyPatch, call: str, allowed: int) -> None:
                 counted()
             return getattr(self._file, name)
 
+        def write(self, data: bytes) -> None:
+            if left[0] == 0 and call == "torn write":
+                self._file.write(data[: len(data) // 2])  # type: ignore[attr-defined]
+            if call in ("write", "torn write"):
+                counted()
+            self._file.write(data)  # type: ignore[attr-defined]
+
         def __enter__(self) -> File:
             return self
 
         def __exit__(self, *_: object) -> None:
             self._file.close()  # type: ignore[attr-defined]
 
-    patch.setattr("resilient_pq.parity.in_place.open", lambda *each: File(open(*each)), raising=False)  # noqa: SIM115
+    def opened(*arguments: Any) -> File:
+        if call == "open":
+            counted()
+        return File(open(*arguments))
+
+    patch.setattr("resilient_pq.parity.in_place.open", opened, raising=False)
 
 
 def test_a_journal_that_is_cut_or_changed_is_not_carried_out(path: Path) -> None:

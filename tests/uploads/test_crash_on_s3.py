@@ -43,6 +43,7 @@ def crash(
                     row_group_bytes=rng.choice((2 * MiB, 7 * MiB)),
                     checkpoint_every=rng.choice((None, 2)),
                     checkpoint_overhead=100.0,
+                    parity="5%" if seed % 2 else None,
                     options=rpq.WriteOptions(part_bytes=5 * MiB, max_bytes_in_flight=15 * MiB),
                 ) as writer:
                     for table in random_batches(rng, 20 * MiB):
@@ -67,6 +68,7 @@ def crash(
 
 
 async def test_a_crash_after_some_request(crash: Callable[..., Any]) -> None:
+    """Of a file with parity, as with all odd seeds."""
     for requests in (2, 6):
         assert await crash(1, requests)
 

@@ -13,6 +13,8 @@ from resilient_pq.cli.inspect.footer_facts import PageFacts
 from resilient_pq.cli.output.verb_output import base_document
 from resilient_pq.errors import SchemaError, Where, located
 from resilient_pq.format.pages.page import pages_of
+from resilient_pq.parity.inline_parity import find_inline
+from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.reader.read_plan import chunk_read
 
 
@@ -25,11 +27,33 @@ class Sections:
     chunks: bool
     pages: str | None
     checkpoints: bool
+    parity: bool
 
     @property
     def nothing(self) -> bool:
         """Whether only the summary is asked for."""
-        return not (self.schema or self.row_groups or self.chunks or self.checkpoints) and self.pages is None
+        listed = self.schema or self.row_groups or self.chunks or self.checkpoints or self.parity
+        return not listed and self.pages is None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A parity group inside a file: its bytes, those of its parity, and how many in a row that rebuilds anywhere."""
+
+    group: int
+    num_bytes: int
+    parity_bytes: int
+    burst_bytes: int
+
+
+async def groups_of(file: rpq.File) -> list[GroupFacts]:
+    """The parity groups inside a file."""
+    store, key = file.place
+    found = await find_inline(PinnedObject(store, key, file.info))
+    return [
+        GroupFacts(group.number, group.shape.num_bytes, group.shape.parity_bytes, group.shape.inline_burst_bytes)
+        for group in (() if found is None else found.groups)
+    ]
 
 
 async def pages_of_column(file: rpq.File, name: str) -> AsyncIterator[PageFacts]:
@@ -52,8 +76,13 @@ async def pages_of_column(file: rpq.File, name: str) -> AsyncIterator[PageFacts]
                         yield footer_facts.page_of(ordinal, page)
 
 
-def document_of(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> dict[str, Any]:
-    """The document of a file (docs/json.md), with the sections and the pages asked for."""
+def document_of(
+    file: rpq.File,
+    sections: Sections,
+    pages: Sequence[PageFacts] | None,
+    groups: Sequence[GroupFacts] | None = None,
+) -> dict[str, Any]:
+    """The document of a file (docs/json.md), with the sections, the pages and the parity groups asked for."""
     document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
     document |= footer_facts.summary_of(file.contents, file.info.size)
     document["schema"] = str(file.schema)
@@ -65,4 +94,6 @@ def document_of(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] |
         document["chunks"] = [asdict(chunk) for chunk in footer_facts.chunks_of(file.contents)]
     if pages is not None:
         document["pages"] = [asdict(page) for page in pages]
+    if groups is not None:
+        document["parity"] = [asdict(group) for group in groups]
     return document

@@ -12,7 +12,7 @@ from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
 from resilient_pq.cli import many_verbs
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.inspect import footer_facts
-from resilient_pq.cli.inspect.file_json import Sections, document_of, pages_of_column
+from resilient_pq.cli.inspect.file_json import GroupFacts, Sections, document_of, groups_of, pages_of_column
 from resilient_pq.cli.inspect.footer_facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupFacts
 from resilient_pq.cli.inspect.inspect_many import inspect_many
 from resilient_pq.cli.many_verbs import MaxFiles, Urls
@@ -48,17 +48,21 @@ def inspect(
         typer.Option(metavar="COLUMN", help="List the pages of a column; its chunks are read for that."),
     ] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints.")] = False,
+    parity: Annotated[
+        bool, typer.Option("--parity", help="List the parity groups inside the file, and what they rebuild.")
+    ] = False,
     max_files: MaxFiles = DEFAULT_MAX_FILES,
 ) -> int:
     """Show what a file is made of.
 
-    Only the end of the file is read, except for --pages. With --schema, --row-groups, --chunks, --pages or
-    --checkpoints these are shown instead of the summary. A leaf of a nested column is named by its path with dots.
+    Only the end of the file is read, except for --pages and --parity. With --schema, --row-groups, --chunks, --pages,
+    --checkpoints or --parity these are shown instead of the summary. A leaf of a nested column is named by its path
+    with dots.
 
     Of a folder the files are counted by their schemas and their writers; --json prints a document for each file as a
     line, and one of all as the last.
     """
-    sections = Sections(schema, row_groups, chunks, pages, checkpoints)
+    sections = Sections(schema, row_groups, chunks, pages, checkpoints, parity)
 
     async def work(output: Output) -> int:
         return await many_verbs.run_one_or_many(
@@ -78,9 +82,12 @@ async def _inspect(output: Output, url: str, sections: Sections) -> int:
             pages = None
             if sections.pages is not None:
                 pages = [page async for page in pages_of_column(file, sections.pages)]
+            groups = await groups_of(file) if sections.parity else None
             with located(Where(key=file.url)):
                 _show(output, file, sections, pages)
-                output.document(document_of(file, sections, pages))
+                if groups is not None:
+                    _show_parity(output, groups)
+                output.document(document_of(file, sections, pages, groups))
     except FormatError as error:
         error.hint = error.hint or shell_line(output.reached.command(command("check", shown(url))))
         raise
@@ -123,6 +130,10 @@ def _show_summary(output: Output, file: rpq.File) -> None:
     output.line("checksums", _checksums(summary))
     if summary["state"]:
         output.line("checkpoints", f"{len(file.checkpoints):,}")
+    if file.contents.parity:
+        groups = wording.counted(len(file.contents.parity), "group")
+        parity = sum(place.size for place in file.contents.parity)
+        output.line("parity", f"{wording.in_bytes(parity)} in {groups}")
     if file.sorting_columns:
         output.line("sorted by", ", ".join(_order(column) for column in file.sorting_columns))
     keys = [key for key in summary["key_value_metadata"] if not key.startswith(("rpq.", "ARROW:"))]
@@ -234,5 +245,19 @@ def _show_checkpoints(output: Output, file: rpq.File) -> None:
     output.table(
         ("checkpoint", "rows before it", "offset"),
         [(str(known.ordinal), f"{known.num_rows:,}", f"{known.offset:,}") for known in file.checkpoints],
+        left=0,
+    )
+
+
+def _show_parity(output: Output, groups: Sequence[GroupFacts]) -> None:
+    if not groups:
+        output.line("parity", "none in the file")
+        return
+    output.table(
+        ("group", "bytes", "parity", "rebuilds in a row"),
+        [
+            (str(group.group), f"{group.num_bytes:,}", f"{group.parity_bytes:,}", f"{group.burst_bytes:,}")
+            for group in groups
+        ],
         left=0,
     )

@@ -20,6 +20,7 @@ _STYLES = {
     PageState.WHOLE: "green",
     PageState.UNREAD: "cyan",
     PageState.MENDED: "bold white on blue",
+    PageState.REBUILT: "bold white on green",
     PageState.REPAIRED: "bold white on magenta",
     PageState.DROPPED: "yellow",
     PageState.NULLED: "bold black on yellow",

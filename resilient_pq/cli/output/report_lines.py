@@ -171,7 +171,7 @@ def _show_ledger(output: Output, ledger: Ledger) -> None:
     output.line("lost", rows_lost_words(ledger))
     if ledger.rows_nulled:
         output.line("nulled", f"{counted(ledger.rows_nulled, 'row')} {nulled_words(ledger)}")
-    for state in (PageState.MENDED, PageState.REPAIRED):
+    for state in (PageState.MENDED, PageState.REBUILT, PageState.REPAIRED):
         pages = sum(page.state is state for page in ledger.pages())
         if pages:
             output.line(state, f"{counted(pages, 'page')}: {MEANINGS[state]}")

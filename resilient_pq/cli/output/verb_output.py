@@ -35,18 +35,7 @@ _FIRST_OF_LINE = "\r\x1b[K"
 _SHOW_CURSOR = "\x1b[?25h"
 
 _STYLES = {
-    "bold green": (
-        "sound",
-        "kept",
-        "protected",
-        "repairable",
-        "written",
-        "ok",
-        "completed",
-        "sealed",
-        "proven",
-        "healed",
-    ),
+    "bold green": ("sound", "kept", "protected", "repairable", "written", "ok", "completed", "sealed", "healed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken", "rot", "damaged"),
     "bold yellow": (
         "unfinished",

@@ -6,10 +6,11 @@ while blocks stay small enough to be fetched side by side.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 
 from resilient_pq.byte_ranges import ByteRange, union
 from resilient_pq.units import KiB, MiB
@@ -28,6 +29,7 @@ class MergeOptions:
         max_waste: The merged range may have at most this many times its useful bytes.
         block_bytes: A merged range is no longer than this; one wanted range of more than twice as much is
             split.
+        never_over: Ranges, in order, over which nothing is read together, however small they are.
 
     Raises:
         ValueError: A size below zero, a `max_waste` below 1, or no block at all.
@@ -37,6 +39,7 @@ class MergeOptions:
     wide_gap: int = 1 * MiB
     max_waste: float = 2.0
     block_bytes: int = 8 * MiB
+    never_over: tuple[ByteRange, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -125,6 +128,13 @@ def _belongs(run: ByteRange, useful: int, wanted: ByteRange, options: MergeOptio
     """Whether `wanted` joins a run that has `useful` wanted bytes so far."""
     gap = wanted.start - run.end
     span = wanted.end - run.start
-    if span > options.block_bytes:
+    apart = options.never_over and _lies_between(options.never_over, run.end, wanted.start)
+    if span > options.block_bytes or apart:
         return False
     return gap <= options.always_gap or (gap <= options.wide_gap and span <= options.max_waste * (useful + wanted.size))
+
+
+def _lies_between(ranges: Sequence[ByteRange], start: int, end: int) -> bool:
+    """Whether one of some ranges lies between two offsets."""
+    at = bisect_left(ranges, start, key=attrgetter("start"))
+    return at < len(ranges) and ranges[at].end <= end

@@ -22,6 +22,7 @@ from resilient_pq.recovery.evidence.located_row_group import (
     Method,
     without_malformed_sums,
 )
+from resilient_pq.recovery.evidence.records.record_scan import parity_spans
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.report import Damage, LostRegion
 
@@ -280,6 +281,7 @@ def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
         if later is not None and later.ordinal > ordinal:
             known.append((end, later.start))  # row groups that nothing names are reported as such
     known += [(header.offset, header.end) for header in survey.footers]
+    known += [(span.start, span.end) for span in parity_spans(survey.headers)]
     at = len(MAGIC)
     for start, end in sorted([*known, (survey.last.end, survey.last.end)]):
         if at < start:

@@ -15,6 +15,7 @@ LETTERS = {
     PageState.WHOLE: "",
     PageState.UNREAD: "U",
     PageState.MENDED: "M",
+    PageState.REBUILT: "P",
     PageState.REPAIRED: "R",
     PageState.DROPPED: "D",
     PageState.NULLED: "N",
@@ -24,6 +25,7 @@ MEANINGS = {
     PageState.WHOLE: "as it was written",
     PageState.UNREAD: "copied within the store, not read",
     PageState.MENDED: "put together of more than one place, and as it was written",
+    PageState.REBUILT: "bytes of it were made from parity, and it is as it was written",
     PageState.REPAIRED: "one bit was turned back so that its checksum holds",
     PageState.DROPPED: "whole, but rows of it went with values that another column lost",
     PageState.NULLED: "its values are lost; its rows have nulls in their place",
@@ -130,7 +132,7 @@ def _lost_rows(fate: RowsFate, without: str) -> LostRows:
 def harmed_places(ledger: Ledger) -> list[DamagedPlace]:
     """Every damaged place, the worst first: pages, then other lost bytes; neighbours damaged alike are one."""
     pages = [page for page in ledger.pages() if page.state not in UNHARMED | {PageState.DROPPED}]
-    order = [PageState.LOST, PageState.NULLED, PageState.REPAIRED, PageState.MENDED]
+    order = [PageState.LOST, PageState.NULLED, PageState.REPAIRED, PageState.REBUILT, PageState.MENDED]
     regions = [page for state in order for page in pages if page.state is state]
     regions += [region for region in ledger.regions if region.state is None and region.use is ByteUse.LOST]
     return [_harmed(list(run)) for _, run in groupby(regions, key=_alike)]

@@ -93,7 +93,7 @@ def _head(title: str, ledger: Ledger, report: Report) -> Iterator[str]:
         yield _fact("Rows incomplete", f"{ledger.rows_nulled:,}", told)
     counts = Counter(page.state for page in ledger.pages())
     gone = counts[PageState.LOST] + counts[PageState.NULLED]
-    mended = counts[PageState.MENDED] + counts[PageState.REPAIRED]
+    mended = counts[PageState.MENDED] + counts[PageState.REBUILT] + counts[PageState.REPAIRED]
     yield _fact("Pages lost", f"{gone:,}", f"of {counts.total():,}; {mended:,} mended or repaired")
     size = sum(source.size for source in ledger.sources)
     lost_bytes = sum(ledger.num_bytes(ByteUse.LOST, number) for number in range(len(ledger.sources)))

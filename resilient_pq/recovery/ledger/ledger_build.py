@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -23,6 +25,7 @@ from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOu
 from resilient_pq.recovery.verification.verification import Verification
 
 _CHANGED: Final = "its bytes were changed, and could be changed back; which of them lie where was not followed"
+_REBUILT: Final = "bytes of it were damaged"
 #: Pages that lie whole in one of the inputs, but not where they should in the first.
 _ELSEWHERE = frozenset({RepairSource.OTHER_COPY, RepairSource.DISPLACED})
 
@@ -49,7 +52,8 @@ def build_ledger(
         size = sources[0].info.size
         changed = Region(0, 0, size, ByteUse.DATA, "unknown", confidence=Confidence.DECODED, reason=_CHANGED)
         claims.add(Rank.REST, changed, sources[0])
-    regions = claims.regions()
+    rebuilt = () if reconstruction.source.is_changed else reconstruction.source.rebuilt
+    regions = tuple(_rebuilt(claims.regions(), rebuilt))
     num_rows, fates = _rows(reconstruction, row_groups, verification.lost)
     return Ledger(
         sources=tuple(LedgerSource(source.url, source.info.size, source.info.etag) for source in sources),
@@ -62,6 +66,18 @@ def build_ledger(
         on_damage=str(on_damage),
         num_rows=None if reconstruction.end is None else reconstruction.end.num_rows,
     )
+
+
+def _rebuilt(regions: Sequence[Region], rebuilt: Sequence[ByteRange]) -> Iterator[Region]:
+    """The regions, with those told apart that have bytes which parity made."""
+    places = sorted(rebuilt)
+    for region in regions:
+        at = bisect_right(places, region.start, key=attrgetter("end"))
+        kept = region.source == 0 and region.use in (ByteUse.DATA, ByteUse.METADATA)
+        if kept and at < len(places) and places[at].start < region.end:
+            yield replace(region, mended="parity", confidence=Confidence.PARITY, reason=_REBUILT)
+        else:
+            yield region
 
 
 def build_empty_ledger(source: DamagedObject, reason: str) -> Ledger:

@@ -33,12 +33,13 @@ _OTHERS: Final = frozenset(
         "footer",
         "index",
         "bloom filter",
+        "parity",
         "padding",
         "unknown",
     }
 )
 _UNTOUCHED: Final = frozenset({PageState.WHOLE, PageState.UNREAD})
-_KEPT: Final = _UNTOUCHED | {PageState.MENDED, PageState.REPAIRED}
+_KEPT: Final = _UNTOUCHED | {PageState.MENDED, PageState.REBUILT, PageState.REPAIRED}
 
 
 def check_ledger(ledger: Ledger) -> list[str]:
@@ -95,7 +96,8 @@ def _check_labels(ledger: Ledger, region: Region) -> Iterator[str]:
 def _check_reason(region: Region) -> Iterator[str]:
     if region.use is ByteUse.LOST and region.reason is None:
         yield "lost for no reason"
-    if region.reason is not None and (region.state in _UNTOUCHED or region.use is ByteUse.METADATA):
+    untouched = region.use is ByteUse.METADATA and region.mended is None
+    if region.reason is not None and (region.state in _UNTOUCHED or untouched):
         yield "there is a reason, and nothing wrong"
 
 

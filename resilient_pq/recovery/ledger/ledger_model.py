@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from resilient_pq.errors import RecoveryError, Where
 
@@ -37,6 +37,8 @@ class Confidence(StrEnum):
     """A checksum holds that was written with it."""
     DECODED = "decoded"
     """There is no checksum; it decodes, and fits what is said of it."""
+    PARITY = "parity"
+    """Parity made it, and the checksum of its blocks holds."""
     REPAIRED = "repaired"
     """One bit was turned back so that the checksum holds."""
     UNPLACED = "unplaced"
@@ -54,6 +56,8 @@ class PageState(StrEnum):
     """It was copied within the store and not read."""
     MENDED = "mended"
     """Its bytes were put together of more than one place, and are as they were written."""
+    REBUILT = "rebuilt"
+    """Some of its bytes were made from parity, and are as they were written."""
     REPAIRED = "repaired"
     """One bit of it was turned back."""
     DROPPED = "dropped"
@@ -62,6 +66,9 @@ class PageState(StrEnum):
     """Its values are lost; its rows were kept, with nulls in their place."""
     LOST = "lost"
     """Its values are lost, and its rows with them."""
+
+
+_MENDED: Final = {"bit-repair": PageState.REPAIRED, "parity": PageState.REBUILT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +84,12 @@ class Region:
         use: What they are.
         what: In the format's words: "magic", "page", "dictionary page", "chunk" (pages that nobody told apart, or a
             part of a chunk that is no page any more), "anchor", "chunk record", "row-group record", "checkpoint",
-            "footer", "index", "bloom filter", "padding", or "unknown".
+            "footer", "index", "bloom filter", "parity", "padding", or "unknown".
         row_group: Ordinal in the input; None outside of row groups.
         column: Path of the leaf column; None outside of chunks.
         page: Ordinal of the page in its chunk, the dictionary page included; None outside of pages.
         mended: How a page was made whole that is not whole where it should lie: "header-copy", "dictionary-copy",
-            "displaced", "other-copy" or "bit-repair"; None for all others.
+            "displaced", "other-copy", "parity" or "bit-repair"; None for all others.
         confidence: Why it is taken for what was written; None for what is damaged or dead, and for metadata
             that were not checked.
         reason: What was wrong with it: why it was lost, or had to be mended; None for all others.
@@ -123,7 +130,7 @@ class Region:
         if self.use is ByteUse.LOST or _fewer(self.rows_kept, self.num_rows):
             return PageState.DROPPED
         if self.mended is not None:
-            return PageState.REPAIRED if self.mended == "bit-repair" else PageState.MENDED
+            return _MENDED.get(self.mended, PageState.MENDED)
         return PageState.UNREAD if self.confidence is Confidence.UNREAD else PageState.WHOLE
 
     def to_json(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import RecordHeader, RecordKind
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.evidence.records.record_scan import parity_spans
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Region
 from resilient_pq.recovery.ledger.region_overlaps import Rank
 from resilient_pq.recovery.verification.checksum_checks import expected_metadata
@@ -22,6 +23,7 @@ _RECORDS: Final = {
     RecordKind.SEAL: "footer",
     RecordKind.CHUNK: "chunk record",
     RecordKind.ROW_GROUP: "row-group record",
+    RecordKind.PARITY: "parity",
 }
 #: In the words of `Expected`; all others are indexes.
 _OTHERS: Final = {"bloom filter": "bloom filter", "the magic at the beginning": "magic"}
@@ -48,8 +50,11 @@ def regions_of_metadata(
     if reconstruction.contents is not None and reconstruction.contents.footer.record is None:
         yield from _indexes_of_others(reconstruction.contents, reconstruction.source.info.size)
     whole = _whole_records(reconstruction)
+    for span in parity_spans(headers.values()):
+        if span.start not in placed:
+            yield Rank.METADATA, Region(0, span.start, span.end, ByteUse.METADATA, "parity")
     for offset, header in headers.items():
-        if offset not in placed:
+        if offset not in placed and header.kind != RecordKind.PARITY:
             checked = header.kind == RecordKind.CHUNK and offset not in verification.chunk_records_damaged_at
             yield _record(header, whole=offset in whole or checked)
 
@@ -75,7 +80,7 @@ def _expected(
         for expected in expected_metadata(candidates.contents):
             start, end = expected.range.start, expected.range.end
             header = headers.get(start)
-            if header is not None and expected.kind is not None:
+            if header is not None and expected.kind not in (None, RecordKind.PARITY):
                 end = header.end
             what = _OTHERS.get(expected.what, "index") if expected.kind is None else _RECORDS[expected.kind]
             position = expected.where.row_group

@@ -80,7 +80,8 @@ class _Request:
         """What a writer needs to continue behind the bytes that are in place."""
         contents = candidates.contents
         ingest = Ingest.from_file(contents.schema, contents.key_value)
-        return Resumed(FileEncoder(await layout_behind(source, candidates), self.options), ingest)
+        layout = await layout_behind(source, candidates, self.options.parity_share)
+        return Resumed(FileEncoder(layout, self.options), ingest)
 
 
 @takes_options(ResumeKeywords)

@@ -19,13 +19,14 @@ from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.io import ObjectSink
 from resilient_pq.io.location import without_query
 from resilient_pq.io.output_target import Target, completing, make_folder
+from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.ledger.ledger_model import Ledger
 from resilient_pq.recovery.report import Finding, LostRegion, OtherPolicy
-from resilient_pq.recovery.resume.resume_layout import layout_behind, own_keys
+from resilient_pq.recovery.resume.resume_layout import layout_behind, own_keys, parity_share_of
 from resilient_pq.recovery.resume.resume_local import prefix_of
 from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
@@ -35,6 +36,7 @@ from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.recovery.verification.verification import Verification
 from resilient_pq.writer.file_layout import FileLayout
+from resilient_pq.writer.protected_layout import new_layout
 
 #: Bytes copied at a time.
 _COPY_BYTES = 8 * 1024 * 1024
@@ -182,7 +184,9 @@ async def _anew(output: OutputContents, target: Target) -> Copied:
     """Everything in new places, with new records."""
     contents = output.reconstruction.contents
     assert contents is not None
-    layout = FileLayout(contents.schema, RecordChain(os.urandom(16)), own_keys(contents), made_like=contents.metadata)
+    share, chain = parity_share_of(contents), RecordChain(os.urandom(16))
+    groups = None if share is None else InlineGroups(share)
+    layout = new_layout(contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata)
     sink = await target.store.create(target.key, target.options)
     async with completing(sink):
         return Copied(await _lay(output, sink, layout, output.rows.row_groups, from_start=True))

@@ -22,7 +22,14 @@ from resilient_pq.format.pages.page_table import stored_crcs
 from resilient_pq.format.pages.row_selection import leaf_data
 from resilient_pq.format.pages.stored_pages import ends_stored
 from resilient_pq.format.physical_values import LeafData
-from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, HEADER_SIZE, RecordKind, parse_header
+from resilient_pq.format.resilience_records import (
+    CHUNK_RECORD_SIZE,
+    HEADER_SIZE,
+    RecordHeader,
+    RecordKind,
+    parse_header,
+)
+from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.read_plan import chunk_read
@@ -170,6 +177,7 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
     yield from found
     if record.kind == RecordKind.SEAL:
         return  # a summary has no records besides
+    yield from (Expected("parity", place, RecordKind.PARITY) for place in contents.parity)
     # Of an anchor and of checkpoints only the beginning is known; the next thing follows on them.
     starts = sorted([expected.range.start for expected in found] + [record.offset])
     heads = [("anchor", len(MAGIC), RecordKind.ANCHOR)]
@@ -238,6 +246,8 @@ def examine_expected(expected: Expected, data: memoryview, file_id: bytes) -> Fi
         message = f"{expected.what} is not as it was written: its CRC32 does not match"
     elif _is_record(expected, data, file_id):
         return None
+    elif expected.kind == RecordKind.PARITY:
+        message = "parity is damaged: no row is lost with it"
     elif (other := _id_of_other_file(expected, data, file_id)) is not None:
         message = f"{expected.what} is that of another file: --file-id {other.hex()} recovers what is left of that"
     else:
@@ -255,11 +265,27 @@ def _id_of_other_file(expected: Expected, data: memoryview, file_id: bytes) -> b
 
 
 def _is_record(expected: Expected, data: memoryview, file_id: bytes) -> bool:
-    header = parse_header(data)
-    return (
-        header is not None
-        and header.kind == expected.kind
-        and header.offset == expected.range.start
-        and header.file_id == file_id
-        and header.holds(data[HEADER_SIZE : HEADER_SIZE + header.payload_size])
-    )
+    header, kind = parse_header(data), expected.kind
+    if header is None or not _is_whole(header, kind, expected.range.start, data, file_id):
+        return False
+    return kind != RecordKind.PARITY or _has_parity(header, data, file_id)
+
+
+def _is_whole(header: RecordHeader, kind: RecordKind | None, start: int, data: memoryview, file_id: bytes) -> bool:
+    found = (header.kind, header.offset, header.file_id)
+    return found == (kind, start, file_id) and header.holds(data[HEADER_SIZE : HEADER_SIZE + header.payload_size])
+
+
+def _has_parity(header: RecordHeader, data: memoryview, file_id: bytes) -> bool:
+    """Whether parity shards that their first record names follow it, and its second copy."""
+    record = GroupRecord.unpack(data[HEADER_SIZE : header.end - header.offset])
+    if record is None or record.shape.framed_bytes != len(data):
+        return False
+    shape = record.shape
+    shards = data[shape.record_bytes : shape.record_bytes + shape.parity_bytes]
+    second = data[shape.record_bytes + shape.parity_bytes :]
+    other = parse_header(second)
+    if other is None or not _is_whole(other, RecordKind.PARITY, record.other_copy, second, file_id):
+        return False
+    sums = [crc32(shards[at : at + shape.block_bytes]) for at in range(0, len(shards), shape.block_bytes)]
+    return sums == record.block_crcs[shape.num_data :].reshape(-1).tolist()

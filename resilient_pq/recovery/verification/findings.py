@@ -35,6 +35,7 @@ from resilient_pq.recovery.verification.checksum_checks import (
     pages_seen,
 )
 from resilient_pq.recovery.verification.read_ahead import Subject, examine_ahead
+from resilient_pq.units import MiB
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
@@ -220,7 +221,7 @@ async def _metadata(
             finding = Finding(Damage.CORRUPT, error.message, where, costs_rows=False)
             yield _in_file(finding, objects, expected.file)
         else:
-            yield Subject(place, partial(_examine_expected, objects, expected, file_id), quick=True)
+            yield Subject(place, partial(_examine_expected, objects, expected, file_id), quick=place.range.size < MiB)
 
 
 def _examine_expected(objects: ChunkObjects, expected: Expected, file_id: bytes, data: memoryview) -> list[Finding]:

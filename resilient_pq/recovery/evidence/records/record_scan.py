@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -37,6 +38,19 @@ def scan_headers(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
 def in_place(found: Iterable[tuple[int, RecordHeader]]) -> list[RecordHeader]:
     """The headers that lie at the offsets that they state."""
     return [header for offset, header in found if header.offset == offset]
+
+
+def parity_spans(headers: Iterable[RecordHeader]) -> list[ByteRange]:
+    """Where parity lies by headers of its records: both copies, and the shards between them; one alone counts, too."""
+    spans: list[ByteRange] = []
+    first: RecordHeader | None = None
+    for header in sorted((h for h in headers if h.kind == RecordKind.PARITY), key=attrgetter("offset")):
+        if first is not None and (header.previous, header.number) == (first.offset, first.number + 1):
+            spans[-1], first = ByteRange(first.offset, max(header.end, first.end)), None
+        else:
+            spans.append(ByteRange(header.offset, header.end))
+            first = header
+    return spans
 
 
 @dataclass(frozen=True, slots=True)
