@@ -269,9 +269,9 @@ def put_into(page: Path, tables: dict[str, str]) -> None:
     text = page.read_text(encoding="utf-8")
     for name, table in tables.items():
         before, begin, rest = text.partition(f"<!-- everyday, {name} -->\n")
-        _, end, after = rest.partition("\n<!-- end -->")
+        _, end, after = rest.partition("<!-- end -->")
         assert begin and end, f"{page} has no marks of the table {name!r}"
-        text = f"{before}{begin}\n{table}\n{end}{after}"
+        text = f"{before}{begin}\n{table}\n\n{end}{after}"
     page.write_text(text, encoding="utf-8")
 
 
