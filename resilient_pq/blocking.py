@@ -43,15 +43,19 @@ def _adapt(value: Any) -> Any:
     return value
 
 
+#: What begins in the thread of the caller, and ends there for small files of this machine.
+_BEGIN_HERE: Final = (("resilient_pq.one_call", "read"), ("resilient_pq.one_call", "write"))
+
+
 def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, for callers that block; `sync.pyi` says what type checkers see."""
-    writes_at_once = (function.__module__, function.__name__) == ("resilient_pq.one_call", "write")
+    begins_here = (function.__module__, function.__name__) in _BEGIN_HERE
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
-        if writes_at_once and asyncio._get_running_loop() is None:
-            from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as there is a writer)
+        if begins_here and asyncio._get_running_loop() is None:
+            from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as the function is)
 
             _, asked = begun(asked)  # which ends there for a small file of this machine
         given = _adapt(asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from resilient_pq.arrow.handed_over import num_bytes_at_hand
 from resilient_pq.arrow.table import Table
@@ -52,8 +52,20 @@ async def read(
         StoreError: The store could not give the bytes.
     """
     place = url if filesystem is None else in_filesystem(filesystem, url)
-    async with open(place, storage_options=storage_options, retry=retry, **options) as file:
-        return await file.read(columns, filters=filters, limit=limit, strings=strings)
+    opening = open(place, storage_options=storage_options, retry=retry, **options)
+
+    async def reading() -> Table:
+        async with opening as file:
+            return await file.read(columns, filters=filters, limit=limit, strings=strings)
+
+    if is_local(place) and not _NEED_LOOP & options.keys():
+        return await in_one_hop(reading())
+    await in_loop()
+    return await reading()
+
+
+#: The options of `open` of which more comes than a read of the file.
+_NEED_LOOP: Final = frozenset(("on_damage", "follow"))
 
 
 @takes_options(CreateKeywords)

@@ -50,7 +50,7 @@ there is a document for each as a line and one of all as the last, and the exit 
 |---|---|
 | 0 | sound, or everything was recovered |
 | 1 | damage was found, or something was lost |
-| 2 | the command, or what it asks for, is not possible |
+| 2 | wrong command line, or the request is not possible |
 | 3 | nothing can be recovered |
 | 4 | a store failed, refused, or has no such object |
 | 130, 143, 129 | interrupted, by Ctrl-C (SIGINT), SIGTERM, SIGHUP; a second one ends at once |

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from nanoarrow.c_array import CArray
+from numpy.typing import NDArray
 
+from resilient_pq.arrow.assemble import Branch
 from resilient_pq.arrow.types.field import Field, shared_c
-from resilient_pq.checksum import crc32
+from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.file_metadata import Repetition, Type
-from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.kernels import reference
-from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.kernels.page_columns import ChunkField, ChunkNumber
 from resilient_pq.format.physical_values import fixed_width
 from resilient_pq.format.schema_tree import Node, Primitive
+
+if TYPE_CHECKING:
+    from resilient_pq.format.kernels import reference
 
 #: No CRC32 is as large.
 _NONE: Final = 1 << 32
@@ -41,70 +44,126 @@ _NARROW: Final = {"c": 1, "C": 1, "s": 2, "S": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class FlatColumn:
-    """How a column is decoded that needs no assembly."""
+class FlatColumns:
+    """The columns of a read that are neither nested nor stored in another way than Arrow has them in memory.
 
-    type: int
-    width: int  # bytes of a value; 0 for BOOLEAN and BYTE_ARRAY
-    optional: bool
-    text: bool
-    narrow: int  # bytes that are kept of an integer; 0 for all
-    schema: Any  # a nanoarrow `CSchema`
+    Attributes:
+        columns: Their positions among the columns.
+        leaves: The positions of their leaves among those of all columns.
+        described: What a row of `ChunkField`s says of each, whatever the chunk.
+        schemas: The nanoarrow `CSchema` of each.
+    """
+
+    columns: list[int]
+    leaves: list[int]
+    described: NDArray[np.int64]
+    schemas: list[Any]
 
     @classmethod
-    def of(cls, node: Node, field: Field) -> FlatColumn | None:
-        """The column of a top-level node; None where it is nested, or is stored in another way than in memory."""
-        if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED or field.dictionary is not None:
-            return None
-        kind, width = field.format.partition(":")[0], fixed_width(node)
-        if kind not in _SAME.get(node.physical_type, ()) or width == 0 or (kind == "w" and field.width != width):
-            return None
-        optional = node.repetition is Repetition.OPTIONAL
-        narrow = _NARROW.get(kind, 0)
-        return cls(int(node.physical_type), width or 0, optional, kind == "u", narrow, shared_c(field))
+    def of(cls, branches: Sequence[Branch], fields: Sequence[Field]) -> FlatColumns:
+        """Those among columns, of the parts that are wanted of them, and of their fields."""
+        columns, leaves, rows, leaf = [], [], [], 0
+        for column, (branch, field) in enumerate(zip(branches, fields, strict=True)):
+            row = _described(branch.node, field)
+            if row is not None:
+                columns.append(column)
+                leaves.append(leaf)
+                rows.append(row)
+            leaf += branch.num_leaves
+        described = np.array(rows, np.int64).reshape(-1, ChunkField.COUNT)
+        return cls(columns, leaves, described, [shared_c(fields[column]) for column in columns])
 
-    def described(self, chunk: ChunkRead, data: memoryview, *, verify: bool) -> tuple[int, ...] | None:
-        """The row of `ChunkField`s of a chunk; None where its checksum does not match."""
-        metadata = chunk.metadata
-        least = _NONE
+
+def _described(node: Node, field: Field) -> tuple[int, ...] | None:
+    """The row of a column; None where it has to be assembled."""
+    if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED or field.dictionary is not None:
+        return None
+    kind, width = field.format.partition(":")[0], fixed_width(node)
+    if kind not in _SAME.get(node.physical_type, ()) or width == 0 or (kind == "w" and field.width != width):
+        return None
+    optional = node.repetition is Repetition.OPTIONAL
+    return node.physical_type, width or 0, optional, 0, 0, 0, 0, _NONE, kind == "u", _NARROW.get(kind, 0)
+
+
+#: None of them.
+NO_COLUMNS: Final = FlatColumns([], [], np.zeros((0, ChunkField.COUNT), np.int64), [])
+
+
+class FlatChunks:
+    """The chunks of such columns in some row groups, each by a number.
+
+    Attributes:
+        numbers: The numbers of the chunks that are common.
+        groups: Where each chunk's row group stands among those given.
+        columns: The position of its column.
+        starts: Where it begins in the file.
+        ends: Where it ends.
+        sizes: Its bytes when it is decompressed.
+        codecs: Its codec.
+    """
+
+    def __init__(
+        self,
+        flat: FlatColumns,
+        groups: Sequence[tuple[int, int, NDArray[np.int64]]],
+        *,
+        verify: bool,
+        zero_is_none: bool,
+    ) -> None:
+        """Take for each row group its position, its rows, and a row of `ChunkNumber`s for each leaf of all columns."""
+        count = len(flat.columns)
+        found = np.concatenate(
+            [numbers[flat.leaves] for _, _, numbers in groups] or [np.zeros((0, ChunkNumber.COUNT), int)]
+        )
+        num_rows = np.repeat([rows for _, rows, _ in groups], count)
+        self._described = described = np.tile(flat.described, (len(groups), 1))
+        described[:, ChunkField.CODEC] = found[:, ChunkNumber.CODEC]
+        described[:, ChunkField.NUM_VALUES] = np.maximum(found[:, ChunkNumber.NUM_VALUES], num_rows)
+        described[:, ChunkField.NUM_ROWS] = num_rows
+        described[:, ChunkField.SIZE] = found[:, ChunkNumber.SIZE]
         if verify:
-            try:
-                sums = ChunkSums.of(metadata)
-            except FormatError:
-                return None
-            stored = None if sums is None else sums.of_chunk
-            if stored is None or sums is None:
-                least = int(chunk.quirks.zero_crc_is_none)
-            elif sums.computed(data) != stored:
-                return None
-        return (
-            self.type, self.width, self.optional, metadata.codec, chunk.num_values_to_read, chunk.num_rows,
-            metadata.total_uncompressed_size, least, self.text, self.narrow,
-        )  # fmt: skip
+            unsummed = found[:, ChunkNumber.SUM_KIND] == 0
+            described[unsummed, ChunkField.LEAST_CRC] = int(zero_is_none)
+        common = found[:, ChunkNumber.SUM_KIND] >= 0
+        common &= found[:, ChunkNumber.TYPE] == described[:, ChunkField.TYPE]
+        self.numbers: list[int] = np.flatnonzero(common).tolist()
+        self.groups: list[int] = np.repeat([group for group, _, _ in groups], count).tolist()
+        self.columns: list[int] = flat.columns * len(groups)
+        self.starts: list[int] = found[:, ChunkNumber.START].tolist()
+        self.ends: list[int] = found[:, ChunkNumber.END].tolist()
+        self.sizes: list[int] = found[:, ChunkNumber.SIZE].tolist()
+        self.codecs: list[int] = found[:, ChunkNumber.CODEC].tolist()
+        self._kinds: list[int] = (found[:, ChunkNumber.SUM_KIND] if verify else num_rows * 0).tolist()
+        self._sums: list[int] = found[:, ChunkNumber.SUM].view(np.uint64).tolist()
+        self._schemas = flat.schemas
+
+    def decode(self, chunks: Sequence[tuple[int, memoryview]]) -> list[CArray | None]:
+        """The arrays of chunks, of their numbers and bytes; None for those that are damaged or uncommon."""
+        found: list[CArray | None] = [None] * len(chunks)
+        kinds, sums = self._kinds, self._sums
+        taken = [
+            at
+            for at, (number, data) in enumerate(chunks)
+            if not kinds[number] or sums[number] == (crc32(data) if kinds[number] == 1 else xxh3(data))
+        ]
+        if not taken:
+            return found
+        numbers, parts = [chunks[at][0] for at in taken], [chunks[at][1] for at in taken]
+        try:
+            batch = kernels.ChunkBatch(parts, self._described[numbers])
+            _open_bodies(batch, parts, [self.codecs[number] for number in numbers])
+            made = batch.arrays()
+        except MemoryError:  # whoever decodes the chunks one by one says of which one
+            return found
+        schemas = self._schemas
+        for at, number, array in zip(taken, numbers, made, strict=True):
+            if array is not None:
+                found[at] = CArray(array, array.address, schemas[number % len(schemas)])
+        return found
 
 
-def decode_flat(chunks: Sequence[tuple[FlatColumn, ChunkRead, memoryview]], *, verify: bool) -> list[CArray | None]:
-    """The arrays of chunks, None for those that are damaged or uncommon."""
-    rows, taken = [], []
-    for number, (column, chunk, data) in enumerate(chunks):
-        row = column.described(chunk, data, verify=verify)
-        if row is not None:
-            rows.append(row)
-            taken.append(number)
-    found: list[CArray | None] = [None] * len(chunks)
-    if not rows:
-        return found
-    parts = [chunks[number][2] for number in taken]
-    try:
-        batch = kernels.ChunkBatch(parts, np.array(rows, np.int64))
-        _open_bodies(batch, parts, [row[3] for row in rows])
-        made = batch.arrays()
-    except MemoryError:  # whoever decodes the chunks one by one says of which one
-        return found
-    for number, array in zip(taken, made, strict=True):
-        if array is not None:
-            found[number] = CArray(array, array.address, chunks[number][0].schema)
-    return found
+#: None of them.
+NO_CHUNKS: Final = FlatChunks(NO_COLUMNS, [], verify=True, zero_is_none=False)
 
 
 def _open_bodies(batch: reference.ChunkBatch, parts: Sequence[memoryview], codec_of: Sequence[int]) -> None:

@@ -11,6 +11,7 @@ from resilient_pq.errors import (
     FileFullError,
     FormatError,
     NothingToRecoverError,
+    NotParquetError,
     ResilientPQError,
     RowsLostError,
     StoreError,
@@ -27,7 +28,7 @@ ERROR = "error"
 def exit_code_of(error: Exception) -> int:
     """The exit status of a verb that ends with this error, as docs/cli.md lists them."""
     match error:
-        case NothingToRecoverError():
+        case NothingToRecoverError() | NotParquetError():
             return 3
         case StoreError(misnamed=True):
             return 2

@@ -184,7 +184,7 @@ class KeyedLines:
             raise RecoveryError(
                 f"the {self.NOUN} is of another run, with another {', another '.join(differing)}",
                 where=where,
-                hint=f"go on with the same command, or name another file for {self.OPTION}",
+                hint=f"run the same command again, or name another file for {self.OPTION}",
             )
 
     def _line_at(self, offset: int) -> dict[str, Any] | None:

@@ -27,10 +27,11 @@ NAME = "cat"
 _BATCH_ROWS = 8192
 EPILOG = epilog(
     "the rows are printed",
-    "the file is damaged; rows before it may be printed already, with --on-damage all that are left",
+    "the file is damaged; rows before the damage may be printed already; with --on-damage, all rows that are left",
     "rpq cat flights.parquet --columns carrier,dep_delay --head 10",
     "rpq cat s3://bucket/flights/ --where \"dep_delay > 60 and carrier in ('UA', 'B6')\" --format csv > late.csv",
     "curl -s https://host/day.parquet | rpq cat - --format arrow | python analyse.py",
+    nothing="a file is not a Parquet file",
 )
 
 Columns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")]
@@ -46,7 +47,7 @@ OnDamageOption = Annotated[
     Literal["raise", "drop", "null"],
     typer.Option(
         "--on-damage",
-        help="What is done with rows of which a value is lost: raise ends with an error, drop leaves them out,"
+        help="What to do with rows that lost a value: raise ends with an error, drop leaves them out,"
         " null prints null where the column may be null, and leaves them out elsewhere.",
     ),
 ]
@@ -74,7 +75,7 @@ def cat(
     [key, value]. NaN and infinities are null in JSON. In CSV null is an empty field, lists and structs are JSON.
 
     In --where, text, dates and times are written in single quotes ('it''s', '2026-08-01T12:00:00'), column names with
-    spaces in double quotes, fields of structs with dots. Null meets no condition but `is null`.
+    spaces in double quotes, fields of structs with dots. Null values match no condition but `is null`.
 
     With --json there is one document whose "rows" is their number and whose "records" are the rows themselves.
     It is held in memory: use --head.

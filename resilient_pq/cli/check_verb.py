@@ -49,8 +49,8 @@ def check(
         bool,
         typer.Option(
             "--quick",
-            help="Only see whether each file is whole: its footer is there, and names no bytes that are not. One"
-            " request a file; damage within is not seen.",
+            help="Only see whether each file is complete: whether it has a footer, and all bytes that the footer names."
+            " This takes one request for each file, and does not find damaged pages.",
         ),
     ] = False,
     list_names: Annotated[
@@ -72,13 +72,13 @@ def check(
 ) -> int:
     """Find damage, and print what to run next.
 
-    Every byte is read, every checksum compared, nothing written. Pages without a checksum are decoded instead, and held
-    against statistics and page indexes; their number is reported, as a changed value in them may not be seen. - is a
-    file on stdin.
+    Every byte is read and every checksum compared; nothing is written. Pages without a checksum are decoded and
+    compared with statistics and page indexes. Their number is reported, since a changed value in them may not be
+    found. - is a file on stdin.
 
-    Of a folder these are its *.parquet files at any depth, and the *.parquet.partial of dead writers; names that begin
-    with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and
-    --json prints a document for each file as a line, and one of all as the last.
+    In a folder, its *.parquet files at any depth are checked, and the *.parquet.partial files of killed writers;
+    names that begin with . or _ are skipped. The summary lists the worst files first, the exit status is the highest of
+    any file, and --json prints a document for each file as a line, and one of all as the last.
     """
     options = ManyOptions(resume, max_files, scheduler, workers_timeout)
     selection = CheckSelection(quick, list_names, "\0" if null else "\n", quarantine, require_checksums, deep)

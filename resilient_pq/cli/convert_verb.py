@@ -35,8 +35,8 @@ def convert(
     on_damage: Annotated[
         Literal["drop", "null", "raise"],
         typer.Option(
-            help="What is done with rows of which a value is lost, in a block that is damaged or cut off: drop leaves"
-            " them out; null keeps them, with null in columns that may be null; raise writes nothing at all."
+            help="What to do with rows that lost a value, in a block that is damaged or cut off: drop leaves"
+            " them out; null keeps them, with null in columns that may be null; raise writes nothing."
         ),
     ] = "drop",
     schema: Annotated[
@@ -56,9 +56,8 @@ def convert(
     """Make a resilient Parquet file of a Trevni file.
 
     Trevni is Parquet's ancestor. SRC is read block by block, each by its byte range, and never whole. Both dialects
-    are known: that of Avro, and the draft that Impala followed. The schema is kept, and the file's own metadata with
-    it. Checksums are compared; rows of blocks whose checksum does not hold, and of those that are cut off, are lost,
-    and listed.
+    are read: that of Avro, and the draft that Impala followed. Schema and metadata are kept. Checksums are compared;
+    rows of blocks with a wrong checksum, and of blocks that are cut off, are lost and listed.
     """
     asked: dict[str, Any] = {
         "columns": split_names(columns),

@@ -24,7 +24,7 @@ def epilog(sound: str, damage: str | None, *examples: str, nothing: str | None =
     meanings = [
         ("0", sound),
         ("1", damage),
-        ("2", "the command, or what it asks for, is not possible"),
+        ("2", "wrong command line, or the request is not possible"),
         ("3", nothing),
         ("4", "a store failed, refused, or has no such object"),
         ("130", "interrupted; 143 by SIGTERM, 129 by SIGHUP"),

@@ -24,7 +24,7 @@ UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 #: For each verb, in the order of the help: its module, which is imported when it runs, and how its help begins.
 VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "write": ("write_verb", "Write rows to resilient Parquet files."),
-    "resume": ("resume_verb", "Go on with an unfinished file."),
+    "resume": ("resume_verb", "Continue an unfinished file."),
     "convert": ("convert_verb", "Make a resilient Parquet file of a Trevni file."),
     "cat": ("cat_verb", "Print rows as JSON lines, CSV, Arrow or Parquet."),
     "head": ("rows.head_verb", "Show the first rows as a table."),
@@ -34,7 +34,7 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "diff": ("rows.diff_verb", "Compare two files: schema, metadata, number of rows, values."),
     "inspect": ("inspect.inspect_verb", "Show what a file is made of."),
     "check": ("check_verb", "Find damage, and print what to run next."),
-    "recover": ("recover_verb", "Keep what is whole of a damaged file, in a new one."),
+    "recover": ("recover_verb", "Write what is whole of a damaged file to a new file."),
     "seal": ("seal_verb", "Give a file of another writer checksums and records."),
     "protect": ("parity.protect_verb", "Write parity beside files, for `rpq repair`."),
     "repair": ("parity.repair_verb", "Rebuild a file from its sidecar, bit for bit."),

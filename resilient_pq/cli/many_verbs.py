@@ -35,12 +35,12 @@ Resume = Annotated[
     typer.Option(
         "--resume",
         metavar="FILE",
-        help="(multiple files) A journal of what is done, made where it is missing. The same command goes on where it"
-        " stopped; files that changed, and those that were errors, are done again.",
+        help="(multiple files) A journal of the files that are done; it is created if it is missing. Run the same"
+        " command again to continue where it stopped. Files that changed or had errors are done again.",
     ),
 ]
 MaxFiles = Annotated[
-    int, typer.Option("--max-files", metavar="N", min=1, help="(multiple files) How many are looked at at one time.")
+    int, typer.Option("--max-files", metavar="N", min=1, help="(multiple files) How many files are read at one time.")
 ]
 MaxFilesAnywhere = Annotated[
     int | None,
@@ -57,7 +57,7 @@ Scheduler = Annotated[
     typer.Option(
         "--scheduler",
         metavar="ADDRESS",
-        help="(multiple files) Have the workers of this Dask scheduler do them, such as tcp://host:8786. They need"
+        help="(multiple files) Let the workers of this Dask scheduler do the work, such as tcp://host:8786. They need"
         " resilient-pq[dask], and the same files under the same names.",
     ),
 ]
@@ -66,7 +66,7 @@ WorkersTimeout = Annotated[
     typer.Option(
         "--workers-timeout",
         metavar="SECONDS",
-        help="With --scheduler: end with an error when it has had no worker for so long; without, wait for one.",
+        help="With --scheduler: stop with an error when there was no worker for so long; by default, wait for one.",
     ),
 ]
 
@@ -165,9 +165,9 @@ async def report_results(
         _so_far(output, results)
         done = wording.counted(results.summary.num_files, "file")
         if options.resume is None:
-            error.add_note(f"{done} were done; with --resume FILE such a run can go on where it stopped")
+            error.add_note(f"{done} were done; with --resume FILE, the same command continues where it stopped")
         else:
-            error.add_note(f"{done} are done; the same command goes on behind them")
+            error.add_note(f"{done} are done; the same command continues after them")
         raise
     return results.summary
 

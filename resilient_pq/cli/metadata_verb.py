@@ -19,6 +19,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged; nothing was written",
     "rpq metadata flights",
     "rpq metadata s3://bucket/flights --overwrite --endpoint-url http://localhost:8333",
+    nothing="one of them is not a Parquet file",
 )
 
 
@@ -32,7 +33,7 @@ def metadata(
 
     _metadata then has the row groups of every .parquet file below FOLDER, in the order of their names, and reads as
     one file; _common_metadata has the schema. Only footers are read; their schemas must be equal. Names that begin
-    with _ or . are passed over. Run it again when files were added, replaced or removed.
+    with _ or . are skipped. Run it again when files were added, replaced or removed.
     """
     return run(lambda output: _metadata(output, folder, overwrite), [folder])
 

@@ -49,25 +49,25 @@ Paths = Annotated[
 OnDamageOption = Annotated[
     OnDamage,
     typer.Option(
-        help="What is done with rows of which a value is lost: drop leaves them out; null keeps them, with null in"
+        help="What to do with rows that lost a value: drop leaves them out; null keeps them, with null in"
         " columns that may be null; columns writes each column to a file of its own, as day.NAME.parquet, with the"
-        " rows that it has left and their numbers; raise writes nothing at all."
+        " rows that it has left and their numbers; raise writes nothing."
     ),
 ]
 RepairBits = Annotated[
     bool,
     typer.Option(
         "--repair-bits",
-        help="Turn a single bit of a page back where its checksum names it, and the values decode and fit what is"
-        " known of them. Rarely other damage looks so: once in 512 times in a page of 1 MiB.",
+        help="Flip one bit of a page if its checksum is right then, and the values fit all that is known of them. Other"
+        " damage can look like a flipped bit: one time in 512 in a page of 1 MiB.",
     ),
 ]
 KeepUnplaced = Annotated[
     bool,
     typer.Option(
         "--keep-unplaced",
-        help="Keep pages also where their own checksum holds but nothing proves that this is their place. They may"
-        " be of another column, of another row group or of an older version of the file.",
+        help="Also keep pages whose checksum is right but whose place is not proven. They may belong to another column,"
+        " another row group or an older version of the file.",
     ),
 ]
 FileId = Annotated[
@@ -75,24 +75,22 @@ FileId = Annotated[
     typer.Option(
         "--file-id",
         metavar="HEX",
-        help="Which file is meant where records of several were found, as one within a column of another.",
+        help="The id of the file to recover, if records of several files were found in it.",
     ),
 ]
 Verify = Annotated[
     bool,
     typer.Option(
         "--verify",
-        help="Read and compare also the beginning of a torn object, which the store copies by itself, unread, when"
-        " DST is in the same one.",
+        help="Also read and compare the beginning of a torn object. By default the store copies it unread if DST is in"
+        " the same store.",
     ),
 ]
 Html = Annotated[
     str | None,
-    typer.Option("--html", metavar="FILE", help="Write the file as a map, and what was lost, as a page of HTML."),
+    typer.Option("--html", metavar="FILE", help="Write an HTML page with a map of the file and all that was lost."),
 ]
-OnlyDamaged = Annotated[
-    bool, typer.Option("--only-damaged", help="(multiple files) Write nothing of those that are sound.")
-]
+OnlyDamaged = Annotated[bool, typer.Option("--only-damaged", help="(multiple files) Do not copy sound files.")]
 
 
 @verb(NAME)
@@ -114,17 +112,17 @@ def recover(
     scheduler: Scheduler = None,
     workers_timeout: WorkersTimeout = None,
 ) -> int:
-    """Keep what is whole of a damaged file, in a new one.
+    """Write what is whole of a damaged file to a new file.
 
-    SRC is only read, never changed. Row groups that are whole are copied as bytes, after every checksum was compared;
-    of others the rows that are left are encoded again. What is lost is listed and drawn, --json and --html account for
-    every byte. Files of any writer are searched for pages when their footer is gone: then name a file with the same
-    columns, --schema-from. Of several copies of one file each page is taken from one that has it whole. Nothing is
-    written when there is nothing to keep.
+    SRC is only read, never changed. Whole row groups are copied as bytes after every checksum was compared; in
+    damaged ones, the rows that are left are encoded again. What is lost is listed and drawn; --json and --html account
+    for every byte. A file without its footer is searched for pages, whoever wrote it: name a file with the same
+    columns by --schema-from. With several copies of one file, each page is taken from a copy in which it is whole.
+    Nothing is written when there is nothing to keep.
 
-    Of a folder every file is recovered to the same name below DST; sound ones are copied as they are, and a file
-    without a footer gets the schema of one beside it that fits. The summary has the worst first, the exit status is the
-    highest of any file, and --json prints a document for each file as a line, and one of all as the last.
+    In a folder, every file is recovered to the same name below DST: sound files are copied, and a file without a
+    footer gets the schema of a file beside it that fits. The summary lists the worst files first, the exit
+    status is the highest of any file, and --json prints a document for each file as a line, and one of all as the last.
     """
     if len(paths) < 2:
         raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")

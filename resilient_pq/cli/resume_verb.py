@@ -34,6 +34,7 @@ EPILOG = epilog(
     "the input is damaged, or what was left of the file is; no file was published",
     "rpq resume flights.csv flights.parquet --skip-stored",
     "tail -n +1000001 events.jsonl | rpq resume - s3://bucket/events.parquet --append-all",
+    nothing="the input is named like a Parquet file, but is not one",
 )
 
 
@@ -47,8 +48,8 @@ def resume(
         bool,
         typer.Option(
             "--skip-stored",
-            help="SRC starts again from its first row: as many of its rows are passed over as DST has stored. They are"
-            " counted, not compared.",
+            help="SRC starts with the first row of DST: as many rows as DST has stored are skipped. They are counted,"
+            " not compared.",
         ),
     ] = False,
     append_all: Annotated[
@@ -65,11 +66,11 @@ def resume(
     no_header: NoHeader = False,
     **given: Any,
 ) -> int:
-    """Go on with an unfinished file.
+    """Continue an unfinished file.
 
     DST is a local file of which DST.partial was left, or an object of which an upload was left open. Its stored rows
-    are kept, and what is torn behind them is cut off. Nothing can tell where SRC continues: say so by --skip-stored
-    or --append-all. Types of CSV and JSON lines have to come out as they did before.
+    are kept; an incomplete end is cut off. Say where SRC continues: --skip-stored or --append-all. CSV and JSON lines
+    must have the same types as before.
     """
     settings = chosen_options(given)
     text = text_options_of(types, schema, delimiter, null, no_header)

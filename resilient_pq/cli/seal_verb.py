@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
+from resilient_pq.bulk.run_listing import names_many
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
@@ -14,10 +15,11 @@ from resilient_pq.cli.running import RunWork, verb
 
 NAME = "seal"
 EPILOG = epilog(
-    "the copy is written; or the file lacked nothing, and was copied as it is",
+    "the copy is written; a file that is sealed already was copied as it is",
     None,
     "rpq seal pandas.parquet sealed.parquet",
     "rpq seal s3://bucket/day.parquet s3://bucket/sealed/day.parquet --endpoint-url http://localhost:8333",
+    nothing="SRC is not a Parquet file",
 )
 
 
@@ -30,11 +32,13 @@ def seal(
 ) -> int:
     """Give a file of another writer checksums and records.
 
-    Later `rpq check` finds every byte of the copy that changes, and `rpq recover` gets out of it what it gets out of
-    files of our own. Every page is decoded once, then its bytes are copied, not encoded again: values, statistics, page
-    indexes, bloom filters, schema and metadata stay. SRC is one file, not a folder, and is only read. Nothing is
-    written of a file that is damaged or not finished.
+    `rpq check` then finds every byte of the copy that changes, and `rpq recover` recovers it as well as a file
+    written by rpq. Every page is decoded once, then its bytes are copied, not encoded again: values, statistics, page
+    indexes, bloom filters, schema and metadata stay. SRC is one file, not a folder, and is only read. A damaged or
+    unfinished file is refused.
     """
+    if names_many(src):
+        raise typer.BadParameter("rpq seal takes one file, not a folder or a pattern", param_hint="SRC")
     return run(lambda output: _seal(output, src, dst, overwrite), [src])
 
 

@@ -19,15 +19,15 @@ from resilient_pq.recovery.report import Report
 Url = Annotated[str, typer.Argument(metavar="URL", help="A path or a URL, such as s3://bucket/key.")]
 EndpointUrl = Annotated[
     str | None,
-    typer.Option("--endpoint-url", metavar="URL", help="S3 endpoint; AWS_ENDPOINT_URL is used otherwise."),
+    typer.Option("--endpoint-url", metavar="URL", help="S3 endpoint; default: AWS_ENDPOINT_URL."),
 ]
 StorageOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="What fsspec and s3fs call a storage option; may be repeated. A VALUE that is JSON (true, 30,"
-        ' {"region_name": "eu-west-1"}) is taken as such. Credentials are better left in the environment.',
+        help="A storage option of fsspec or s3fs; may be repeated. VALUE can be JSON: true, 30,"
+        ' {"region_name": "eu-west-1"}. Keep credentials in the environment.',
     ),
 ]
 RetryFor = Annotated[
@@ -36,19 +36,19 @@ RetryFor = Annotated[
         "--retry-for",
         metavar="SECONDS",
         min=0,
-        help="How long requests are tried again while a store does not answer: 120 s by default where something is"
-        " written, 30 s elsewhere.",
+        help="How long requests are retried while a store does not answer; default: 120 s for writing, 30 s for"
+        " reading.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 UploadId = Annotated[
     str | None,
-    typer.Option("--upload-id", metavar="ID", help="Which upload, where several are open for this object."),
+    typer.Option("--upload-id", metavar="ID", help="The upload to use, if several are open for this object."),
 ]
 Log = Annotated[
     str | None,
-    typer.Option("--log", metavar="FILE", help="The writer's log of its checkpoints, which tells the rows."),
+    typer.Option("--log", metavar="FILE", help="The log that the writer kept with --log: it has the numbers of rows."),
 ]
 
 #: Parts of names whose values are never taken for JSON and never printed.
@@ -134,7 +134,7 @@ def size_option(name: str, help_text: str) -> Any:
 
 
 Compression = Annotated[str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")]
-RowGroupBytes = Annotated[int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")]
+RowGroupBytes = Annotated[int, size_option("--row-group-bytes", "Bytes of a row group in memory, at most.")]
 
 
 def parse_age(text: str) -> timedelta:

@@ -45,6 +45,7 @@ EPILOG = epilog(
     "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
     "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
     "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
+    nothing="the input is named like a Parquet file, but is not one",
 )
 
 Src = Annotated[
@@ -71,13 +72,13 @@ ResumeDataset = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Go on with what an earlier run left, a file or a data set, or begin it: SRC starts again, and as many of"
-        " its rows as are stored are passed over.",
+        help="Continue the file or the data set that an earlier run left unfinished, or begin it. SRC is read from its"
+        " first row; as many rows as are stored are skipped.",
     ),
 ]
 Form = Annotated[
     Literal["csv", "tsv", "jsonl", "arrow", "parquet"] | None,
-    typer.Option("--format", help="The form of SRC, where its ending does not say it."),
+    typer.Option("--format", help="The format of SRC, if its name does not end with it."),
 ]
 Types = Annotated[
     str | None,
@@ -128,17 +129,17 @@ def write(
     """Write rows to resilient Parquet files.
 
     Rows are streamed: memory is bounded by the row group, whatever the size of the input. DST appears when it is
-    complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. A source that
-    stops keeps no row that came whole from being stored in time; only on Windows the last rows wait until more come.
+    complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. Rows are
+    also stored in time while SRC sends nothing more; only on Windows the last rows wait until more come.
 
-    Types of CSV and JSON lines are taken from the first 8 MiB, or from what comes in a third of
-    --max-unstored-seconds, and only where they keep what is written: 03324 and +47 stay text. In columns that are no
-    text, empty values, NA, null, nan and the like are null; in text nothing is but what --null names. With pyarrow
-    (pip install 'resilient_pq[ingest]') the same is read faster.
+    Types of CSV and JSON lines are inferred from the first 8 MiB (or from what arrives in a third of
+    --max-unstored-seconds), and only if they keep every value as it is written: 03324 and +47 stay text. Empty values,
+    NA, null, nan and the like are null, but not in text columns, where only --null defines nulls. With pyarrow (pip
+    install 'resilient_pq[ingest]') text is read faster.
 
-    With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
-    interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
-    `rpq resume` has more to choose. DST - writes the file to stdout when it is complete.
+    With one of the options of a data set, DST is a folder, and each file in it appears when it is full. An
+    interrupted run leaves unfinished files: the same command with --resume completes them and continues in new files.
+    `rpq resume` has more options. DST - writes the file to stdout when it is complete.
     """
     settings = chosen_options(given)
     text = text_options_of(types, schema, delimiter, null, no_header)
@@ -158,9 +159,7 @@ def write(
         if not rolling and not resume:
             return await _write_file(output, reading, dst, {**settings, "mode": mode})
         if dst == STDIN:
-            raise OptionError(
-                "stdout takes one file, which begins anew", hint="name the file, or the folder, to go on with"
-            )
+            raise OptionError("stdout takes one file, which begins anew", hint="name the file or the folder to resume")
         if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
             if rolling:
                 raise OptionError(

@@ -45,7 +45,7 @@ class DatasetWriter(WriterLifecycle):
     """
 
     _CALLED = "the data set's writer"
-    _AFTER_FAILURE = "close the writer, then go on with rpq.resume_dataset"
+    _AFTER_FAILURE = "close the writer, then resume with rpq.resume_dataset"
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class DatasetWriter(WriterLifecycle):
             kept = [f"{len(self._files):,} files are published"] if self._files else []
             if left:
                 kept.append(f"{sum(left):,} rows are kept in {len(left):,} unfinished files")
-            note = "; ".join([*kept, "go on with rpq.resume_dataset"])
+            note = "; ".join([*kept, "resume them with rpq.resume_dataset"])
             if isinstance(error, ResilientPQError) and error.hint is None:
                 error.hint = note
             else:

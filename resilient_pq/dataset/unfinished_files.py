@@ -120,7 +120,7 @@ async def refuse_existing(folder: DatasetFolder) -> None:
         raise AlreadyExistsError(
             f"the data set has files of the name {folder.naming.name!r} already",
             where=Where(key=folder.store.url_of(folder.key_of(found.relative))),
-            hint="go on with it: resume_dataset, rpq write --resume; or begin beside it with another name=",
+            hint="continue it with `rpq write --resume` (rpq.resume_dataset), or write beside it with another name=",
         )
 
 

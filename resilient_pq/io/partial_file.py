@@ -269,7 +269,7 @@ def _left_over(path: str) -> AlreadyExistsError:
     return AlreadyExistsError(
         "an earlier writer left a partial file",
         where=Where(key=path),
-        hint=f"go on with it: `rpq resume` (resume); keep its rows: `{in_shell('recover', path, 'OUTPUT')}`;"
+        hint=f"continue it with `rpq resume` (rpq.resume), or get its rows: `{in_shell('recover', path, 'OUTPUT')}`;"
         " replace it: remove it, or `rpq write --overwrite-partial` (overwrite_partial=True)",
     )
 

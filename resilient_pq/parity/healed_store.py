@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError
+from resilient_pq.errors import FormatError, StoreError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.parity.group_shape import SMALL_BLOCK_BYTES
@@ -73,7 +73,9 @@ class HealedStore(SubstituteStore):
             if sidecar is None:
                 return None
             data = await sidecar.members(store, info.key, source)
-        except FormatError as error:  # what is damaged is the error then
+        except (FormatError, StoreError) as error:  # what is damaged is the error then
+            if isinstance(error, StoreError) and error.status not in range(400, 500):
+                raise  # a server that refuses the name, as of a presigned URL, says that nothing can be had
             log.info("%s: no sidecar can be used: %s", store.url_of(info.key), error.message)
             return None
         return cls(store, info, ProtectedFile(sidecar, data, sidecar.member_number(info.key)))

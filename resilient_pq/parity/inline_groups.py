@@ -16,6 +16,8 @@ from resilient_pq.units import MiB
 
 #: Bytes of a first row group that groups of the largest size follow from, so that no more have to be kept.
 _MOST_HELD = 25 * MiB
+#: Shards that are added up at one time.
+_AT_ONCE = 8
 
 
 class InlineGroups:
@@ -31,7 +33,7 @@ class InlineGroups:
         self.share = share
         self.num_groups = num_groups
         self._start = start
-        self._held: list[memoryview] = []  # all bytes of the open group while the size of its shards is not known
+        self._held: list[memoryview] = []  # all of the open group until shards have a size, else its end
         self._held_bytes = 0
         self._largest_row_group = 0
         self._full: GroupShape | None = None
@@ -41,7 +43,7 @@ class InlineGroups:
     @property
     def num_open_bytes(self) -> int:
         """Bytes of the open group."""
-        return self._held_bytes if self._encoder is None else self._encoder.num_bytes
+        return self._held_bytes + (0 if self._encoder is None else self._encoder.num_bytes)
 
     @property
     def num_waiting(self) -> int:
@@ -61,19 +63,22 @@ class InlineGroups:
         """Take the next bytes of the file."""
         for buffer in buffers:
             data = memoryview(buffer).cast("B")
-            if self._full is not None:
-                self._encode(data, self._full)
-                continue
             self._held.append(data)
             self._held_bytes += len(data)
-            if self._held_bytes >= _MOST_HELD:
-                self._choose(self._held_bytes)
+        if self._full is None and self._held_bytes >= _MOST_HELD:
+            self._choose(self._held_bytes)
+        elif self._full is not None and self._held_bytes >= _AT_ONCE * self._full.shard_bytes:
+            self.settle()
+
+    def settle(self) -> None:
+        """Add up what was held back, since several shards at a time take less time."""
+        if self._full is not None and self._held:
+            held, self._held, self._held_bytes = self._held, [], 0
+            self._encode(held[0] if len(held) == 1 else memoryview(b"".join(held)), self._full)
 
     def _choose(self, row_group_bytes: int) -> None:
         self._full = full_shape(row_group_bytes, self.share)
-        held, self._held, self._held_bytes = self._held, [], 0
-        for data in held:
-            self._encode(data, self._full)
+        self.settle()
 
     def _encode(self, data: memoryview, full: GroupShape) -> None:
         while data:
@@ -100,6 +105,7 @@ class InlineGroups:
 
     def may_end_with(self, num_bytes: int) -> bool:
         """Prepare the last group for so many bytes more; False where parity waits, and has to be placed before."""
+        self.settle()
         full, encoder = self._full, self._encoder
         if full is not None and self.num_open_bytes + num_bytes > MAX_DATA * full.shard_bytes:
             if encoder is not None:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import Where, located
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io.transfer.rereads import read_again
@@ -39,7 +40,7 @@ async def decode_arriving(
     waiting = asyncio.Semaphore(max_waiting)
     threads = asyncio.Semaphore(work.threads_worth)
 
-    async def decode_group(group: Sequence[ArrivedChunk]) -> None:
+    async def decode_group(group: Sequence[tuple[ChunkTask | int, Sequence[memoryview]]]) -> None:
         try:
             async with threads:
                 damaged = await in_thread(work.decode, group)
@@ -49,13 +50,16 @@ async def decode_arriving(
         finally:
             waiting.release()
 
-    wave = objects.fetch([piece.chunk for piece in work.pieces])
+    flat = work.flat
+    tasks_of: list[ChunkTask | int] = [*work.pieces, *flat.numbers]
+    ranges = [ByteRange(flat.starts[number], flat.ends[number]) for number in flat.numbers]
+    wave = objects.fetch([*(piece.chunk for piece in work.pieces), *ranges])
     first: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
             async for group in arriving:
                 await waiting.acquire()
-                tasks.create_task(decode_group([(work.pieces[position], parts) for position, parts in group]))
+                tasks.create_task(decode_group([(tasks_of[position], parts) for position, parts in group]))
     except BaseExceptionGroup as group:
         first = group.exceptions[0]  # each of them names its own place; one is enough
     if first is not None:  # raised here, as in the clause its context would be the group that it is in

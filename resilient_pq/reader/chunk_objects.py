@@ -81,6 +81,11 @@ class ChunkObjects:
         self._requests = requests or asyncio.Semaphore(options.max_requests)
 
     @property
+    def info(self) -> ObjectInfo:
+        """The version of the file itself."""
+        return self._info
+
+    @property
     def store(self) -> ReadStore:
         """Where the file is."""
         return self._store
@@ -116,8 +121,10 @@ class ChunkObjects:
         if named:
             await self.data_files.pin(named)
 
-    def places_of(self, chunk: ChunkRead) -> tuple[ObjectRange, ...]:
-        """The ranges that are read of a chunk in their object, which is pinned already."""
+    def places_of(self, chunk: ChunkRead | ByteRange) -> tuple[ObjectRange, ...]:
+        """The ranges that are read of a chunk in their object, which is pinned already; see `fetch`."""
+        if isinstance(chunk, ByteRange):
+            return (ObjectRange(self._info, chunk),)
         if chunk.pages is None:
             return (self.place_of(chunk),)
         with located(chunk.where):
@@ -136,9 +143,14 @@ class ChunkObjects:
             return ObjectRange(self._info, wanted)
         return self.data_files.place_in(file, wanted, slack)
 
-    async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
-        """The positions of chunks and the bytes of their ranges, as they arrive in one parallel wave."""
-        await self.pin(chunk.file for chunk in chunks)
+    async def fetch(
+        self, chunks: Sequence[ChunkRead | ByteRange]
+    ) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
+        """The positions of chunks and the bytes of their ranges, as they arrive in one parallel wave.
+
+        A chunk of the file itself may be given as the range of all its bytes.
+        """
+        await self.pin(chunk.file for chunk in chunks if isinstance(chunk, ChunkRead))
         places = await off_loop(len(chunks), lambda: [self.places_of(chunk) for chunk in chunks])
         wave = fetch_groups(
             self._store,

@@ -245,7 +245,7 @@ class Watch:
         return TornFileError(
             f"its writer has ended and did not complete it: {rows:,} rows were in its newest checkpoint",
             where=Where(key=url),
-            hint=f"go on with it: `rpq resume` (resume); keep its rows: {in_shell('recover', url, 'OUTPUT')}",
+            hint=f"continue it with `rpq resume` (rpq.resume), or get its rows: {in_shell('recover', url, 'OUTPUT')}",
         )
 
 

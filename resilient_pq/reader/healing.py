@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resilient_pq.errors import ChecksumError, StoreError
+from resilient_pq.format.footer import PARITY_KEY
 from resilient_pq.io import ObjectInfo
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -79,7 +80,9 @@ class Healer:
         place = self._objects.place_of(damaged.chunk)
         try:
             if place.info not in self._views:
-                self._views[place.info] = await HealedStore.find(self._objects.store, place.info)
+                # The footer, which is whole, says whether its own file has parity.
+                inside = damaged.chunk.file is not None or PARITY_KEY in self._objects.contents.key_value
+                self._views[place.info] = await HealedStore.find(self._objects.store, place.info, inside=inside)
             view = self._views[place.info]
             if view is None or not (view.is_bound or isinstance(damaged.error, ChecksumError)):
                 return None

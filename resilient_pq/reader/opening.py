@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, OptionError, StoreError, Where, located
-from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
+from resilient_pq.errors import FormatError, NotParquetError, OptionError, StoreError, TornFileError, Where, located
+from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
+from resilient_pq.io.cancellation import in_loop
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.off_event_loop import off_loop
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Bytes from which on a footer is large.
 _LARGE_FOOTER = 1 << 20
+#: Bytes that tell which other format a file has.
+HEAD_BYTES = 64 * 1024
 #: Bytes of a footer that are a piece of work (`off_loop`): it is walked, and little of it is made into objects.
 _PIECE = 4096
 
@@ -47,12 +50,14 @@ async def read_tail_and_contents(
     store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
 ) -> tuple[ObjectTail, Contents]:
     """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
-    with counting(counters):
-        read: list[bytes | memoryview] = []
-        try:
+    read: list[bytes | memoryview] = []
+    try:
+        with counting(counters):
             return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
-        except FormatError as error:
-            damaged = error
+    except FormatError as error:
+        damaged = error
+    await in_loop()
+    with counting(counters):
         # A transfer can go wrong as well as a disk: the bytes are fetched again before this is an error, of any kind: a
         # flipped bit in the magic or the length makes a whole file look torn. What comes twice alike is stored so.
         for _ in range(store.rereads):
@@ -131,6 +136,7 @@ async def open_file(
         with located(Where(key=name)):
             tail, contents = await read(store)
     except FormatError as error:
+        await in_loop()
         healed = await _healed(store, key) if how.heal else None
         if healed is not None:
             with located(Where(key=name)):
@@ -140,6 +146,9 @@ async def open_file(
             torn := await _torn(store, key, how, counters=counters, owns_store=owns_store, limits=limits)
         ) is not None:
             return torn
+        elif (other := await _of_another_format(store, key, error)) is not None:
+            with located(Where(key=name)):
+                raise other from error
         else:
             if not isinstance(error, NotParquetError):
                 error.hint = error.hint or remedy(name)
@@ -163,6 +172,18 @@ async def _healed(store: ReadStore, key: str) -> HealedStore | None:
     except StoreError:  # the damage is the error
         return None
     return view if view is not None and view.is_bound else None
+
+
+async def _of_another_format(store: ReadStore, key: str, error: FormatError) -> NotParquetError | None:
+    """A better error where a file without a footer is of another format."""
+    if not isinstance(error, NotParquetError | TornFileError):
+        return None
+    info = await store.head(key)
+    head = bytes(await store.read_range(key, 0, min(HEAD_BYTES, info.size), pin=info))
+    if head.startswith(MAGIC):
+        return None
+    found: NotParquetError | None = import_module("resilient_pq.recovery.evidence.identify").not_parquet(head)
+    return found
 
 
 async def _torn(store: ReadStore, key: str, how: ReadSettings, **shared: Any) -> File | None:

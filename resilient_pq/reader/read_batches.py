@@ -35,7 +35,7 @@ class ReadBatch:
     @cached_property
     def num_decoded(self) -> int:
         """Bytes of its decompressed pages according to the footer."""
-        return sum(chunk.num_decoded for group in self.row_groups for chunk in group.chunks)
+        return sum(group.num_decoded for group in self.row_groups)
 
 
 def cut_into_batches(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> Iterator[ReadBatch]:
@@ -44,9 +44,9 @@ def cut_into_batches(row_groups: Sequence[RowGroupRead], *, gap: int, budget: in
     together: list[RowGroupRead] = []
     size = 0
     for group in row_groups:
-        extent = _extent(group)
+        extent = group.extent
         more = 0 if extent is None else extent[1].size
-        if together and not (size + more <= most and _near(_extent(together[-1]), extent, gap)):
+        if together and not (size + more <= most and _near(together[-1].extent, extent, gap)):
             yield ReadBatch(tuple(together))
             together, size = [], 0
         together.append(group)
@@ -61,12 +61,3 @@ def _near(before: tuple[str | None, ByteRange] | None, after: tuple[str | None, 
         return before is after
     (file, one), (other_file, other) = before, after
     return file == other_file and 0 <= other.start - one.end <= gap
-
-
-def _extent(group: RowGroupRead) -> tuple[str | None, ByteRange] | None:
-    """The file that a row group lies in, and the bytes from its first chunk to its last; None without any."""
-    chunks = group.chunks
-    if not chunks:
-        return None
-    start = min(chunk.ranges[0].start for chunk in chunks)
-    return chunks[0].file, ByteRange(start, max(chunk.ranges[-1].end for chunk in chunks))

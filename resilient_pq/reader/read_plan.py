@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from resilient_pq.arrow.assemble import Branch, branches_of, struct_projected
+from resilient_pq.arrow.flat_columns import NO_COLUMNS, FlatColumns
 from resilient_pq.arrow.types.arrow_schema import ColumnFields
 from resilient_pq.arrow.types.field import Field, with_views, without_string_views
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, OptionError, SchemaError, UnsupportedError, Where, located
+from resilient_pq.format import kernels
 from resilient_pq.format.footer import CRC_KEY, key_values
 from resilient_pq.format.indexes.row_ranges import Rows, count
 from resilient_pq.format.indexes.trusted_bounds import chunk_statistics
+from resilient_pq.format.kernels.page_columns import ChunkNumber
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema_tree import Leaf, Schema, Selection
@@ -51,6 +57,65 @@ class ReadQuery:
             raise OptionError(f"strings is {self.strings!r}, which is no layout of strings", hint=f"strings={words}")
 
 
+class PlannedChunks(Sequence[tuple[ChunkRead, ...]]):
+    """The chunks of a row group, for each top-level column those of its leaves, made when they are asked for.
+
+    Attributes:
+        numbers: A row of `ChunkNumber`s for each leaf of all columns, one after the other; None where there are none.
+    """
+
+    __slots__ = ("_contents", "_made", "_ordinal", "_selected", "numbers")
+
+    def __init__(
+        self, contents: Contents, ordinal: int, selected: Sequence[Selection], wanted: NDArray[np.int64]
+    ) -> None:
+        """Look at no chunk but for its numbers; `wanted` are the ordinals of the leaves."""
+        self._contents = contents
+        self._ordinal = ordinal
+        self._selected = selected
+        self._made: dict[int, tuple[ChunkRead, ...]] = {}
+        columns = contents.metadata.row_groups[ordinal].columns
+        spans = columns.spans if isinstance(columns, kernels.KeptStructs) else None
+        uncounted = Quirks.of(contents.metadata.created_by).uncounted_bytes
+        self.numbers: NDArray[np.int64] | None = None
+        if spans is not None and not uncounted:
+            self.numbers = kernels.chunk_numbers(*spans, wanted, contents.data_end)
+
+    @property
+    def all_usual(self) -> NDArray[np.int64] | None:
+        """The numbers, if they say it all of each chunk."""
+        numbers = self.numbers
+        return None if numbers is None or (numbers[:, ChunkNumber.SUM_KIND] < 0).any() else numbers
+
+    def __len__(self) -> int:
+        """Number of columns."""
+        return len(self._selected)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[ChunkRead, ...]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[ChunkRead, ...], ...]: ...
+    def __getitem__(self, index: int | slice) -> tuple[ChunkRead, ...] | tuple[tuple[ChunkRead, ...], ...]:
+        """The chunks of one column, or of some."""
+        positions = range(len(self))[index]
+        if isinstance(positions, range):
+            return tuple([self[position] for position in positions])
+        made = self._made.get(positions)
+        if made is None:
+            leaves = self._selected[positions].leaves
+            made = tuple([chunk_read(self._contents, self._ordinal, leaf) for leaf in leaves])
+        # Two threads may both make them; what they are given is one and the same.
+        return self._made.setdefault(positions, made)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they are the chunks of another sequence."""
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """That of their row group."""
+        return hash(self._ordinal)
+
+
 @dataclass(frozen=True, slots=True)
 class RowGroupRead:
     """The chunks of one row group.
@@ -64,7 +129,7 @@ class RowGroupRead:
 
     ordinal: int
     num_rows: int
-    columns: tuple[tuple[ChunkRead, ...], ...]
+    columns: Sequence[tuple[ChunkRead, ...]]
     rows: Rows | None = None
 
     @property
@@ -81,9 +146,38 @@ class RowGroupRead:
         return replace(self, columns=columns, rows=None)
 
     @property
+    def numbers(self) -> NDArray[np.int64] | None:
+        """The `ChunkNumber`s of all chunks where they say it all; None where a closer look is taken at one of them."""
+        return self.columns.all_usual if isinstance(self.columns, PlannedChunks) else None
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of what is read of its chunks."""
+        numbers = self.numbers
+        if numbers is not None:
+            return int((numbers[:, ChunkNumber.END] - numbers[:, ChunkNumber.START]).sum())
         return sum(chunk.num_bytes for chunk in self.chunks)
+
+    @property
+    def num_decoded(self) -> int:
+        """The same, decompressed."""
+        numbers = self.numbers
+        if numbers is not None:
+            return int(numbers[:, ChunkNumber.SIZE].clip(0).sum())
+        return sum(chunk.num_decoded for chunk in self.chunks)
+
+    @property
+    def extent(self) -> tuple[str | None, ByteRange] | None:
+        """The file that it lies in, and the bytes from its first chunk to its last; None without any."""
+        numbers = self.numbers
+        if numbers is not None and len(numbers):
+            first, last = int(numbers[:, ChunkNumber.START].min()), int(numbers[:, ChunkNumber.END].max())
+            return None, ByteRange(first, last)
+        chunks = self.chunks
+        if not chunks:
+            return None
+        start = min(chunk.ranges[0].start for chunk in chunks)
+        return chunks[0].file, ByteRange(start, max(chunk.ranges[-1].end for chunk in chunks))
 
     @property
     def chunks(self) -> list[ChunkRead]:
@@ -143,13 +237,17 @@ class ReadRequest:
     plan: ReadPlan
     field: Field
     branches: tuple[Branch, ...]
+    flat: FlatColumns  # those of the columns that need no assembly
 
     @classmethod
     def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, fields: ColumnFields) -> ReadRequest:
         """The request of a plan; the file's key-value metadata stay with its schema."""
         branches = branches_of(contents.schema, plan.shown)
         field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
-        return cls(plan, in_form(field, strings), branches)
+        field = in_form(field, strings)
+        # With a filter, rows are chosen before arrays are made.
+        flat = FlatColumns.of(branches, field.children) if plan.filter is None else NO_COLUMNS
+        return cls(plan, field, branches, flat)
 
 
 def in_form(field: Field, strings: Strings) -> Field:
@@ -179,10 +277,11 @@ def plan_read(
     num_shown = len(selected)
     if chosen is not None:
         selected += _hidden(contents.schema, selected, chosen)
+    leaves = np.array([leaf.ordinal for column in selected for leaf in column.leaves], np.int64)
     groups = []
     for ordinal in wanted:
-        chunks = [tuple([chunk_read(contents, ordinal, leaf) for leaf in column.leaves]) for column in selected]
-        groups.append(RowGroupRead(ordinal, contents.metadata.row_groups[ordinal].num_rows, tuple(chunks)))
+        chunks = PlannedChunks(contents, ordinal, selected, leaves)
+        groups.append(RowGroupRead(ordinal, contents.metadata.row_groups[ordinal].num_rows, chunks))
     return ReadPlan(selected, num_shown, tuple(groups), chosen, tuple(left_out))
 
 

@@ -6,12 +6,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from resilient_pq.byte_ranges import ByteRange, union
-from resilient_pq.io import FetchCounters, ObjectInfo, ObjectRange, OpenObject
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.io import FetchCounters, ObjectInfo, OpenObject
 from resilient_pq.reader.arriving_chunks import ChunkTask
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.units import KiB
@@ -26,8 +25,11 @@ _GAP: Final = 4 * KiB
 #: Bytes that are read before they are decoded, unless one chunk has more: so many stay in a processor's cache.
 _UNIT: Final = 512 * KiB
 
-#: A chunk, and where its ranges lie in their object.
-Placed: TypeAlias = tuple[ChunkTask, tuple[ObjectRange, ...]]
+#: So many units keep threads busy in any order.
+_FEW: Final = 64
+
+#: Where a chunk begins and ends, its bytes when it is decompressed, and itself, or its number among the flat ones.
+Placed: TypeAlias = tuple[int, int, int, ChunkTask | int]
 
 
 @dataclass(slots=True)
@@ -37,83 +39,70 @@ class ReadUnit:
     Attributes:
         info: The object.
         reads: The bytes to read.
-        pieces: The chunks in them; for each of their ranges, the number of the read that it lies in, and where.
+        pieces: The chunks in them, or their numbers among the flat ones: each with the number of the read that it lies
+            in, and where it begins and ends therein.
+        whole: The chunk of which the reads are the ranges, where it is one with several.
         size: Bytes that are read.
         useful_bytes: Bytes of those that are wanted.
     """
 
     info: ObjectInfo
     reads: list[ByteRange]
-    pieces: list[tuple[ChunkTask, list[tuple[int, int, int]]]]
+    pieces: list[tuple[ChunkTask | int, int, int, int]]
+    whole: ChunkTask | None = None
     size: int = 0
     useful_bytes: int = 0
 
-    def add(self, run: Sequence[Placed]) -> None:
-        """Add chunks that lie close together, or one with several ranges."""
-        first, places = run[0]
-        if len(places) > 1:
-            number = len(self.reads)
-            self.reads += [place.range for place in places]
-            self.pieces.append((first, [(number + at, 0, place.range.size) for at, place in enumerate(places)]))
-            size = useful = sum([place.range.size for place in places])
+    def with_read(self, start: int, end: int) -> Self:
+        """Itself, with another read."""
+        self.reads.append(ByteRange(start, end))
+        self.size += end - start
+        return self
+
+
+def read_units(work: RowGroupWork, objects: ChunkObjects) -> list[ReadUnit]:
+    """What is read and decoded at once: chunks that lie behind each other, or one of which some pages are wanted."""
+    flat = work.flat
+    placed: dict[int, tuple[ObjectInfo, list[Placed]]] = {id(objects.info): (objects.info, [])}
+    placed[id(objects.info)][1].extend(
+        [(flat.starts[number], flat.ends[number], max(flat.sizes[number], 0), number) for number in flat.numbers]
+    )
+    units = []
+    for piece in work.pieces:
+        places = objects.places_of(piece.chunk)
+        info, ranges = places[0].info, [place.range for place in places]
+        if len(ranges) == 1:
+            of_object = placed.setdefault(id(info), (info, []))[1]
+            of_object.append((ranges[0].start, ranges[0].end, piece.chunk.num_decoded, piece))
         else:
-            ranges = [places[0].range for _, places in run]
-            start = ranges[0].start
-            self.pieces += [
-                (piece, [(len(self.reads), each.start - start, each.end - start)])
-                for (piece, _), each in zip(run, ranges, strict=True)
-            ]
-            size = useful = ranges[0].size
-            if len(run) > 1:
-                size = max([each.end for each in ranges]) - start
-                useful = sum([each.size for each in union(ranges)])
-            self.reads.append(ranges[0] if len(run) == 1 else ByteRange(start, start + size))
-        self.size += size
-        self.useful_bytes += useful
+            size = sum([each.size for each in ranges])
+            units.append(ReadUnit(info, ranges, [], piece, size, size))
+    for info, of_object in placed.values():
+        units += _merged_units(info, sorted(of_object, key=itemgetter(0)))
+    if len(units) < _FEW:  # the largest first, so that the threads end at the same time
+        units.sort(key=attrgetter("size"), reverse=True)
+    return units
 
 
-def read_units(pieces: Sequence[ChunkTask], objects: ChunkObjects) -> Iterator[ReadUnit]:
-    """The units of all row groups; of each row group the largest first, so that the threads end at the same time."""
-    small: ReadUnit | None = None
-    for _, of_group in groupby(pieces, key=attrgetter("group")):
-        placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
-        placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range.start))
-        large: list[ReadUnit] = []
-        for run in _runs(placed):
-            info = run[0][1][0].info
-            unit = ReadUnit(info, [], [])
-            unit.add(run)
-            if unit.size >= _UNIT:
-                large.append(unit)
-            elif small is None or small.info is not info or small.size + unit.size > _UNIT:
-                if small is not None:
-                    yield small
-                small = unit
-            else:
-                small.add(run)
-        yield from sorted(large, key=attrgetter("size"), reverse=True)
-    if small is not None:
-        yield small
-
-
-def _runs(placed: Sequence[Placed]) -> Iterator[list[Placed]]:
-    """The chunks that are read in one piece."""
-    run: list[Placed] = []
-    for one in placed:
-        if run and not _together(run[0][1], run[-1][1], one[1]):
-            yield run
-            run = []
-        run.append(one)
-    if run:
-        yield run
-
-
-def _together(first: Sequence[ObjectRange], last: Sequence[ObjectRange], following: Sequence[ObjectRange]) -> bool:
-    """Whether a chunk is read with those before it."""
-    if len(last) > 1 or len(following) > 1:
-        return False
-    near = following[0].range.start - last[0].range.end <= _GAP
-    return near and first[0].info is following[0].info and following[0].range.end - first[0].range.start <= _TOGETHER
+def _merged_units(info: ObjectInfo, placed: Sequence[Placed]) -> Iterator[ReadUnit]:
+    """The units of chunks of one object, in the order of their places."""
+    unit, weight, start, end = ReadUnit(info, [], []), 0, 0, -1
+    for first, last, decoded, piece in placed:
+        more = max(last - first, decoded)
+        if unit.pieces and weight + more > _UNIT:
+            yield unit.with_read(start, end)
+            unit, weight, end = ReadUnit(info, [], []), 0, -1
+        unit.useful_bytes += max(last - max(first, end), 0)
+        if end >= 0 and first - end <= _GAP and max(last, end) - start <= _TOGETHER:
+            end = max(end, last)
+        else:
+            if end >= 0:
+                unit.with_read(start, end)
+            start, end = first, last
+        weight += more
+        unit.pieces.append((piece, len(unit.reads), first - start, last - start))
+    if unit.pieces:
+        yield unit.with_read(start, end)
 
 
 class ReadQueue:
@@ -127,7 +116,7 @@ class ReadQueue:
         self._work = work
         self._objects = objects
         self._opener = opener
-        self._waiting = deque(read_units(work.pieces, objects))
+        self._waiting = deque(read_units(work, objects))
         self._budget = memory_budget
         self._held = 0
         self._changed = threading.Condition()
@@ -179,7 +168,11 @@ class ReadQueue:
     def _do(self, unit: ReadUnit, opened: OpenObject) -> None:
         data = opened.read_ranges(unit.reads)
         self._count(data, useful_bytes=unit.useful_bytes)
-        group = [(piece, [data[number][start:end] for number, start, end in places]) for piece, places in unit.pieces]
+        group: list[tuple[ChunkTask | int, list[memoryview]]] = [
+            (piece, [data[number][start:end]]) for piece, number, start, end in unit.pieces
+        ]
+        if unit.whole is not None:
+            group.append((unit.whole, data))
         for piece, _ in self._work.decode(group):
             place = self._objects.place_of(piece.chunk)
             again = opened.read(place.range.start, place.range.end)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
-from resilient_pq.arrow.flat_columns import FlatColumn, decode_flat
+from resilient_pq.arrow.flat_columns import NO_CHUNKS, FlatChunks
 from resilient_pq.arrow.leaf_arrays import layout_of
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
@@ -25,13 +25,15 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.row_selection import select_rows
 from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.format.physical_values import ByteLayout, LeafColumn
+from resilient_pq.format.quirks import Quirks
 from resilient_pq.io import ObjectInfo, OpenObject
+from resilient_pq.io.cancellation import in_loop
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.decoder import DamagedChunk, DecodedRowGroup, RowGroupArrays, decode_parts
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
-from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
+from resilient_pq.reader.read_plan import PlannedChunks, ReadRequest, RowGroupRead
 from resilient_pq.reader.read_units import ReadQueue
 
 T = TypeVar("T")
@@ -49,18 +51,21 @@ class RowGroupReader:
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """The result of a call, made in one of the threads."""
+        await in_loop()
         async with self._threads:
             return await asyncio.to_thread(function, *args)
 
     async def read(self, request: ReadRequest, groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
         """Fetch, decode and assemble row groups; damaged ones are salvaged where that is asked for."""
-        num_chunks = sum(len(columns) for group in groups for columns in group.columns)
+        num_chunks = len(groups) * sum([len(column.leaves) for column in request.plan.columns])
         work = await off_loop(num_chunks, RowGroupWork, request, groups, self._objects, self._how)
         files = [piece.chunk.file for piece in work.pieces if piece.chunk.file is not None]
         if files:
+            await in_loop()
             await self._objects.pin(files)
         opener = self._objects.opener
         if opener is None:
+            await in_loop()
             await decode_arriving(work, self._objects, self.in_thread, max_waiting=2 * self._max_threads)
         else:
             await self._read_in_threads(work, opener)
@@ -68,6 +73,7 @@ class RowGroupReader:
 
     async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
         if work.damaged[i] and self._how.heal:
+            await in_loop()
             await self._heal(work, i)
         group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
         doubtful = work.doubtful[i]
@@ -75,6 +81,7 @@ class RowGroupReader:
             return done
         if not damaged and request.plan.filter is None:
             return RowGroupArrays(work.arrays[i], group.num_rows_read)
+        await in_loop()
         if (damaged or doubtful) and group.rows is not None:
             # Salvage works on whole row groups; and where the index that selected rows is wrong, all rows are filtered.
             (found,) = await self.read(request, [group.whole])
@@ -97,9 +104,15 @@ class RowGroupReader:
             raise work.damaged[i][0].error
 
     async def _read_in_threads(self, work: RowGroupWork, opener: Callable[[ObjectInfo], OpenObject]) -> None:
-        jobs = await off_loop(len(work.pieces), ReadQueue, work, self._objects, opener, self._how.options.memory_budget)
-        busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
+        count = len(work.pieces) + len(work.flat.numbers)
+        jobs = await off_loop(count, ReadQueue, work, self._objects, opener, self._how.options.memory_budget)
+        num_threads = min(self._max_threads, work.threads_worth)
         try:
+            if num_threads == 1 and asyncio._get_running_loop() is None:  # this is a thread that may block
+                jobs.do_all()
+                return
+            await in_loop()
+            busy = [self.in_thread(jobs.do_all) for _ in range(num_threads)]
             # One that fails makes the others end soon; these are waited for, so that no file stays open.
             ended = await asyncio.gather(*busy, return_exceptions=True)
             for error in ended:
@@ -122,12 +135,6 @@ class RowGroupWork:
         self.done: list[RowGroupArrays | None] = [None] * len(groups)
         self.damaged: list[list[DamagedChunk]] = [[] for _ in groups]
         self.doubtful = [False] * len(groups)
-        self.pieces = [
-            ChunkTask(chunk, i, column, leaf)
-            for i, group in enumerate(groups)
-            for column, chunks in enumerate(group.columns)
-            for leaf, chunk in enumerate(chunks)
-        ]
         self._request = request
         self._objects = objects
         self._verify = how.verify
@@ -135,42 +142,63 @@ class RowGroupWork:
         self._heals = how.heal
         # How the strings of each column come; columns that only the filter needs follow those shown.
         self._layouts = [layout_of(field) for field in request.field.children]
-        more = max((len(group.columns) - len(self._layouts) for group in groups), default=0)
-        self._layouts += [ByteLayout.ARRAYS] * more
-        # Columns whose chunks become arrays by themselves, as nothing can cost rows of all columns.
-        by_themselves = self._raises and request.plan.filter is None
-        self._flat = _flat_columns(request) if by_themselves else [None] * len(self._layouts)
-        self._leaves: list[list[list[LeafColumn | None]]] = [
-            [[None] * len(chunks) for chunks in group.columns] for group in groups
+        self._layouts += [ByteLayout.ARRAYS] * (len(request.plan.columns) - len(self._layouts))
+        self._leaves: list[dict[int, list[LeafColumn | None]]] = [{} for _ in groups]
+        self.flat = self._flat_chunks()
+        apart: list[set[int]] = [set() for _ in groups]
+        for number in self.flat.numbers:
+            apart[self.flat.groups[number]].add(self.flat.columns[number])
+        self.pieces = [
+            ChunkTask(chunk, i, column, leaf)
+            for i, group in enumerate(groups)
+            for column in sorted(set(range(len(group.columns))) - apart[i])
+            for leaf, chunk in enumerate(group.columns[column])
         ]
-        self._missing = [len(group.chunks) for group in groups]
+        self._missing = [0 if request.plan.filter is None else len(group.chunks) for group in groups]
         self._lock = threading.Lock()
+
+    def _flat_chunks(self) -> FlatChunks:
+        """The chunks that become arrays by themselves, as nothing can cost rows of all columns."""
+        known = []
+        by_themselves = self._raises and self._request.flat.columns
+        for i, group in enumerate(self.groups) if by_themselves else ():
+            if group.rows is None and isinstance(group.columns, PlannedChunks) and group.columns.numbers is not None:
+                known.append((i, group.num_rows, group.columns.numbers))
+        if not known:
+            return NO_CHUNKS
+        quirks = Quirks.of(self._objects.contents.metadata.created_by)
+        return FlatChunks(self._request.flat, known, verify=self._verify, zero_is_none=quirks.zero_crc_is_none)
 
     @property
     def threads_worth(self) -> int:
         """How many threads at most should decode the chunks, one or more."""
-        if len(self.pieces) <= 1:
+        count = len(self.pieces) + len(self.flat.numbers)
+        if count <= 1:
             return 1
-        sizes = ((piece.chunk.num_decoded, piece.chunk.metadata.codec) for piece in self.pieces)
-        return min(READING.threads_worth(sizes), len(self.pieces))
+        sizes = [(piece.chunk.num_decoded, piece.chunk.metadata.codec) for piece in self.pieces]
+        flat = [(max(self.flat.sizes[number], 0), self.flat.codecs[number]) for number in self.flat.numbers]
+        return min(READING.threads_worth(sizes, flat), count)
 
-    def decode(self, group: Sequence[ArrivedChunk]) -> list[ArrivedChunk]:
-        """Decode chunks, and assemble columns after their last one; gives those whose bytes are to be read again."""
-        flat: list[tuple[FlatColumn, ChunkRead, memoryview]] = []
-        taken, left = [], []
+    def decode(self, group: Sequence[tuple[ChunkTask | int, Sequence[memoryview]]]) -> list[ArrivedChunk]:
+        """Decode chunks, and assemble columns after their last one; gives those whose bytes are to be read again.
+
+        Those that become arrays by themselves are given by their numbers.
+        """
+        left: list[ArrivedChunk] = []
+        flat = []
         for piece, parts in group:
-            column = self._flat[piece.column]
-            if column is None or self.groups[piece.group].rows is not None:
+            if isinstance(piece, int):
+                flat.append((piece, parts[0]))
+            else:
                 left.append((piece, parts))
+        arrays = self.flat.decode(flat) if flat else []
+        for (number, part), array in zip(flat, arrays, strict=True):
+            i, column = self.flat.groups[number], self.flat.columns[number]
+            if array is not None:
+                self.arrays[i][column] = array
             else:
-                flat.append((column, piece.chunk, parts[0]))
-                taken.append((piece, parts))
-        arrays = decode_flat(flat, verify=self._verify) if flat else []
-        for one, array in zip(taken, arrays, strict=True):
-            if array is None:
-                left.append(one)
-            else:
-                self.arrays[one[0].group][one[0].column] = array
+                self.pieces.append(task := ChunkTask(self.groups[i].columns[column][0], i, column, 0))
+                left.append((task, [part]))
         return [(piece, parts) for piece, parts in left if not self._decode_one(piece, parts)]
 
     def _decode_one(self, piece: ChunkTask, parts: Sequence[memoryview]) -> bool:
@@ -224,7 +252,9 @@ class RowGroupWork:
             if covered != rows:
                 column = select_rows(column, mask_within(rows, covered))
         with self._lock:
-            leaves = self._leaves[piece.group][piece.column]
+            of_group = self._leaves[piece.group]
+            count = len(self.groups[piece.group].columns[piece.column])
+            leaves = of_group.setdefault(piece.column, [None] * count)
             leaves[piece.leaf] = column
             whole = [leaf for leaf in leaves if leaf is not None]
             self._missing[piece.group] -= 1
@@ -249,7 +279,7 @@ class RowGroupWork:
 
     def columns(self, i: int) -> dict[int, LeafColumn]:
         """The leaves of a row group that could be decoded, by their ordinals."""
-        return {leaf.leaf.ordinal: leaf for leaf in chain(*self._leaves[i]) if leaf is not None}
+        return {leaf.leaf.ordinal: leaf for leaf in chain(*self._leaves[i].values()) if leaf is not None}
 
     def _select(self, i: int) -> None:
         """Assemble the wanted rows of a row group at once, as they may be few of the decoded ones."""
@@ -272,9 +302,3 @@ class RowGroupWork:
             for column, chunks in enumerate(group.read.columns[: self._request.plan.num_shown])
         ]
         return RowGroupArrays(arrays, num_rows, group.lost)
-
-
-def _flat_columns(request: ReadRequest) -> list[FlatColumn | None]:
-    """How each column is decoded without assembly, where that can be."""
-    pairs = zip(request.branches, request.field.children, strict=True)
-    return [FlatColumn.of(branch.node, field) for branch, field in pairs]

@@ -146,9 +146,7 @@ async def check_if_sound(url: Location) -> Report | None:
 async def _check(reconstruction: Reconstruction, progress: Progress | None) -> Report:
     contents = reconstruction.contents
     if contents is None:
-        return _report(
-            reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), list(reconstruction.findings), {}
-        )
+        return _report_nothing(reconstruction)
     verification = await verify_data(reconstruction, SalvageOptions(), progress)
     reconstruction = verification.reconstruction
     findings = [*reconstruction.findings, *verification.findings]
@@ -174,13 +172,20 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
     return replace(report, other_policy=other, next=(recovery,) if lasts(source.url) else ())
 
 
+def _report_nothing(reconstruction: Reconstruction) -> Report:
+    """The report of a file without metadata that can be used, with advice where it is of another format."""
+    findings, identity = list(reconstruction.findings), reconstruction.identity
+    report = _report(reconstruction.source, None, Outcome.NOTHING, RetainedRows(()), findings, {})
+    return replace(report, notes=(identity.hint,)) if identity is not None and identity.hint else report
+
+
 def _outcome(source: DamagedObject, contents: Contents, error: FormatError | None, findings: list[Finding]) -> Outcome:
     """The outcome of a file with rows; adds the finding that its writer did not finish it."""
     if error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
         return Outcome.DAMAGED
     if contents.state in (None, FileState.COMPLETE):
         return Outcome.SOUND
-    message = f"the file says of itself that it is {contents.state}"
+    message = f"its writer did not finish it (its state is {contents.state})"
     findings.append(Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False))
     return Outcome.INCOMPLETE
 

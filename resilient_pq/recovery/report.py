@@ -197,7 +197,7 @@ class Report:
             lines.append(f"no checksum: {self.pages_decoded:,} of {pages}, in which a changed value is not seen")
         if self.kept is not None:
             lost = self.kept.rows_lost
-            lines.append(f"lost: {'rows that cannot be counted' if lost is None else counted(lost, 'row')}")
+            lines.append(f"lost: {'an unknown number of rows' if lost is None else counted(lost, 'row')}")
             lines += [f"written: {url}" for url in (self.kept.output, *self.kept.outputs.values()) if url is not None]
         if self.other_policy is not None:
             lines.append(f"on_damage={self.other_policy.on_damage!r} keeps {self.other_policy}")

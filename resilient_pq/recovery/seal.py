@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.damage.stated_values import stated_of
-from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where, located
+from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, UnsupportedError, Where, located
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnIndex, OffsetIndex
 from resilient_pq.format.footer import LINEAGE_KEY
@@ -30,8 +31,10 @@ from resilient_pq.io.resolve import Location
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.decoder import decode
 from resilient_pq.reader.filter import index_ranges
+from resilient_pq.reader.opening import HEAD_BYTES
 from resilient_pq.recovery.damaged_object import open_source
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.identify import not_parquet
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.recover import salvage
 from resilient_pq.recovery.recover_options import RecoverOptions
@@ -97,6 +100,9 @@ async def seal(
         await check_free(target)
         with located(Where(key=source.url)):
             known = await reconstruct(source, only_footer=True)
+            if isinstance(known.error, NotParquetError):
+                head = bytes(await source.read(ByteRange(0, min(HEAD_BYTES, source.info.size))))
+                raise not_parquet(head) or known.error
             contents = _whole(known)
             verification = await verify_data(known, SalvageOptions(), progress)
             if _is_sealed(contents, verification):

@@ -12,13 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
+from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice, Choose, choose, choose_first
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf
+
+#: Rows that are looked at before the first row group, at most.
+_MOST_EXPECTED: Final = 8192
 
 
 class ColumnChoice:
@@ -58,6 +63,12 @@ class DictionaryUse:
         """Begin with what stored row groups have; other files share a choice, unless these differ from it."""
         self._choice = choice if choice is not None and stored in (None, choice.use) else ColumnChoice(stored)
         self._num_ended = 0
+        self._coming: LeafRows | ShreddedRows | None = None
+
+    def expect(self, rows: LeafRows | ShreddedRows, num_rows: int) -> None:
+        """Choose by rows with which the column begins, more than its first row group takes."""
+        if self._choice.use is None:
+            self._coming = rows.slice(0, min(num_rows, _MOST_EXPECTED))
 
     @contextmanager
     def turn(self, number: int) -> Iterator[Choose]:
@@ -74,15 +85,17 @@ class DictionaryUse:
         with choice.changed:
             choice.changed.wait_for(lambda: choice.use is not None or self._num_ended >= number)
         if choice.use is None:
-            chosen = choose_first(leaf, data, options)
-            if not len(data.values):
-                return chosen
+            coming, self._coming = self._coming, None
+            sample = data if coming is None else coming.shredded()
+            chosen = choose_first(leaf, sample, options)
+            if not len(sample.values):
+                return choose(leaf, data, options)
             found = chosen.dictionary is not None
             with choice.changed:
                 if choice.use is None:
                     choice.use = found
                     choice.changed.notify_all()
-            if choice.use == found:
+            if choice.use == found and sample is data:
                 return chosen  # else another file was first
         return choose(leaf, data, replace(options, dictionary=choice.use))
 

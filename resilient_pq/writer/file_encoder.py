@@ -91,6 +91,10 @@ class FileEncoder:
             max_bytes=self._options.row_group_bytes,
         )
         if count:
+            if not self.num_rows_taken and count < rest:
+                for use, rows in zip(self._dictionaries, batch.columns, strict=True):
+                    if use is not None:
+                        use.expect(rows, batch.num_rows)
             num_bytes = batch.num_bytes * count // batch.num_rows
             self._open_rows += count
             self._open_bytes += num_bytes

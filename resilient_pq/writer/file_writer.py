@@ -244,7 +244,7 @@ class Writer(UnstoredDeadline):
             f"the file is full: it was completed with {layout.num_rows:,} rows in {len(layout.row_groups):,} row"
             f" groups; {num_rows_left:,} rows of this batch are not in it",
             where=Where(key=self.url),
-            hint="go on in a new file",
+            hint="continue in a new file",
         )
 
     def add_key_value_metadata(self, metadata: Mapping[str, str]) -> None:
@@ -386,9 +386,9 @@ class Writer(UnstoredDeadline):
     def _tell_what_is_kept(self, error: BaseException) -> None:
         note = f"{self.num_rows_stored:,} rows are kept in {self._sink.describe()}"
         if self._options.own_metadata is not None:
-            note += "; go on with rpq.resume_dataset"  # which believes only what its own writer left
+            note += "; resume them with rpq.resume_dataset"  # which believes only what its own writer left
         elif (command := self._sink.rescue_command()) is not None:
-            note += f"; go on with it: `rpq resume` (rpq.resume), or complete it: {command}"
+            note += f"; continue it with `rpq resume` (rpq.resume), or complete it: {command}"
         log.error("%s: not published; %s", self.url, note)
         if isinstance(error, ResilientPQError) and error.hint is None:
             error.hint = note

@@ -92,6 +92,7 @@ class ProtectedLayout(FileLayout):
     def _waiting(self) -> list[Any]:
         """The parity of groups that have ended; what that ends itself waits for the next gap."""
         buffers: list[Any] = []
+        self.groups.settle()
         for _ in range(self.groups.num_waiting):
             framed = self.groups.take(self.offset, self._parity_record)
             self._place(sum(map(len, framed)))

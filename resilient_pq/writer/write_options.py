@@ -112,13 +112,17 @@ class WriteOptions:
     column_metadata: Mapping[str, Mapping[str, str]] | None = None
     sorting_columns: Sequence[Any] | None = None
     checkpoint_seconds: float | None = option(
-        None, seconds, OptionHelp("SECONDS", "Seconds that a row waits for a stored checkpoint at most.")
+        None,
+        seconds,
+        OptionHelp("SECONDS", "A row is followed by a stored checkpoint after this many seconds, at most."),
     )
     checkpoint_bytes: int | None = option(
-        None, whole_number, OptionHelp("SIZE", "Bytes of the file between checkpoints, besides.")
+        None, whole_number, OptionHelp("SIZE", "Also write a checkpoint after this many bytes.")
     )
     checkpoint_log: str | os.PathLike[str] | None = option(  # noqa: RUF009  # its default is None
-        None, file_path, OptionHelp("FILE", "A line for each stored checkpoint, for `rpq uploads --log`.", flag="--log")
+        None,
+        file_path,
+        OptionHelp("FILE", "Write a line for each stored checkpoint, for `rpq uploads --log`.", flag="--log"),
     )
     part_bytes: int = option(5 * MiB, whole_number)
     max_part_bytes: int = option(64 * MiB, whole_number)
@@ -153,20 +157,17 @@ class EncoderOptions:
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         parity: Bytes of parity inside the file for each byte, at most half: 0.05 or "5%". So many damaged bytes in a
-            row, and scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, of a file that
-            is gone on with, as before.
-        max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
-            process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
-            written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and
-            writes a checkpoint each time, whatever `checkpoint_overhead` says. Rows are late where the store does not
-            answer, which the log tells, and are stored at the end only where a store takes whole objects alone.
+            row, and scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, when a file is
+            resumed, as before.
+        max_unstored_seconds: Seconds after which a row is stored at most, so that it survives a kill of this process
+            and, on local disks, a loss of power; None for no limit. A timer stores rows when nothing more is written.
+            Slow streams get small row groups by it; on S3 it sends the last part again and writes a checkpoint each
+            time, whatever `checkpoint_overhead` says. Stores that only take whole objects store rows at the end.
         on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".
         metadata: Key-value metadata for the footer.
-        fencing: What keeps another writer from being told that its rows of this file are stored, on S3: "lease", an
-            epoch object ``_NAME.rpq-epoch`` beside the object while an upload is open; or "none": then two who go on
-            with the file at one time may both be told so, a writer that was taken for dead may be told so of rows that
-            are lost, and a file smaller than a part cannot be resumed twice without a word. `Writer.fencing` says what
-            the store can keep of it.
+        fencing: How two writers of one file are kept apart on S3. "lease": an epoch object ``_NAME.rpq-epoch`` lies
+            beside the object while an upload is open. "none": two writers that resume the file at one time may both be
+            told that their rows are stored, and only those of one are. `Writer.fencing` says what the store can do.
         options: The less common settings.
         own_metadata: Further key-value metadata, of ours: what a file is part of.
         known_choices: What was chosen for text columns, shared by the files of a data set.
@@ -182,16 +183,20 @@ class EncoderOptions:
         None, help=OptionHelp("LEVEL", "The codec's level; or COLUMN=LEVEL,... for some columns.")
     )
     encodings: str | Mapping[str, str] = "auto"
-    row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows that close a row group."))
-    row_group_bytes: int = option(64 * MiB, whole_number, OptionHelp("SIZE", "Bytes in memory that close a row group."))
+    row_group_rows: int | None = option(None, whole_number, OptionHelp("ROWS", "Rows of a row group, at most."))
+    row_group_bytes: int = option(
+        64 * MiB, whole_number, OptionHelp("SIZE", "Bytes of a row group in memory, at most.")
+    )
     page_bytes: int = option(
-        1 * MiB, whole_number, OptionHelp("SIZE", "Bytes of values, or of dictionary indices, that close a page.")
+        1 * MiB,
+        whole_number,
+        OptionHelp("SIZE", "Bytes of a page before compression: of values, or of dictionary indices."),
     )
     checkpoint_every: int | None = option(
-        8, whole_number, OptionHelp("N", "Row groups between checkpoints, at least; 0 for none.")
+        8, whole_number, OptionHelp("N", "Write a checkpoint after this many row groups, or more; 0 for none.")
     )
     checkpoint_overhead: float = option(
-        0.02, share, OptionHelp("SHARE", "Share of the bytes written that checkpoints may take.")
+        0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
     parity: float | str | None = option(
         None,
@@ -201,7 +206,7 @@ class EncoderOptions:
     max_unstored_seconds: float | None = option(
         30.0,
         seconds,
-        OptionHelp("SECONDS", "Seconds after which a row that came whole is stored, at most; 0 for no bound."),
+        OptionHelp("SECONDS", "A row is stored after this many seconds, at most; 0 for no limit."),
     )
     on_error: Literal["keep", "abort"] = option("keep", one_of("keep", "abort"))
     metadata: Mapping[str, str] | None = option(None, check_key_values)
@@ -250,8 +255,7 @@ class EncoderOptions:
     def name_columns(self) -> bool:
         """Whether some of the settings are of single columns."""
         settings = (self.compression, self.compression_level, self.encodings, self.write.column_metadata)
-        single = (isinstance(setting, Mapping) for setting in settings)
-        return any(single) or self.write.bloom_filter_options is not None
+        return any(isinstance(each, Mapping) for each in settings) or bool(self.write.bloom_filter_options)
 
     def _compression_of(self, *names: str) -> tuple[CompressionCodec, int]:
         """The codec and its level for a column that goes by these names."""

@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.arrow import flat_columns
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format import kernels
 from resilient_pq.format.kernels import reference
@@ -242,4 +241,3 @@ def test_arrays_live_as_long_as_somebody_has_them() -> None:
     kept = found.column("text?")
     del found
     assert kept.cast(pa.string()).equals(table.column("text?"))
-    assert flat_columns.decode_flat([], verify=True) == []

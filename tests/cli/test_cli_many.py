@@ -51,7 +51,7 @@ def test_a_folder_is_checked_worst_first(rpq_run: Run, folder: Path) -> None:
     assert [row[0] for row in rows] == ["nothing", "damaged", "damaged"]
     assert rows[0][2] == f"{folder}/b/2.parquet.partial:"
     (counted,) = ended.words("files")
-    assert counted.endswith(": 1 of which nothing is left, 2 damaged, 3 sound") and counted.startswith("6 files, ")
+    assert counted.endswith(": 1 unrecoverable, 2 damaged, 3 sound") and counted.startswith("6 files, ")
     assert ended.words("rows") == ["4,250 can be read"]
     program, *arguments = shlex.split(ended.words("next")[0])
     assert (program, arguments) == ("rpq", ["recover", str(folder), f"{folder}.recovered", "--only-damaged"])
@@ -143,14 +143,14 @@ def test_a_folder_is_recovered_with_its_tree(rpq_run: Run, folder: Path, tmp_pat
         "b/[1].parquet": 1000,
     }
     assert (tmp_path / "out/a/1.parquet").read_bytes() == (folder / "a/1.parquet").read_bytes()
-    assert "more that cannot be counted in" in ended.words("lost")[0]
+    assert "plus an unknown number in" in ended.words("lost")[0]
     again = rpq_run(*command)
     assert again.code == ExitCode.NOTHING and again.words("resumed") == ["6 files were done in an earlier run"]
     assert again.words("files") == ended.words("files")
     refused = rpq_run("check", folder, "--resume", journal)
     assert refused.code == ExitCode.USAGE and "another" in refused.err
     existing = rpq_run("recover", folder, tmp_path / "out")
-    assert existing.code == ExitCode.STORE and "that could not be looked at" in existing.words("files")[0]
+    assert existing.code == ExitCode.STORE and "with an error" in existing.words("files")[0]
     assert rpq_run("recover", folder, folder / "out").code == ExitCode.USAGE
     assert rpq_run("recover", folder, tmp_path / "o", "--html", tmp_path / "page.html").code == ExitCode.USAGE
     assert rpq_run("recover", folder / "a/2.parquet", tmp_path / "single.parquet").words("kept"), "as ever"
@@ -162,7 +162,7 @@ def test_a_folder_is_inspected(rpq_run: Run, folder: Path) -> None:
     (schemas,) = ended.words("schemas")  # it is called after the file that was read first
     assert schemas.startswith(f"as {folder}/") and schemas.endswith(".parquet: 4 files")
     assert ended.words("state") == ["complete: 4 files"]
-    assert ended.words("files")[0].endswith(": 2 that could not be looked at, 4 read")
+    assert ended.words("files")[0].endswith(": 2 with an error, 4 read")
     *each, summary = documents(rpq_run("inspect", folder, "--row-groups", "--json"))
     read = [document for document in each if document["outcome"] == "read"]
     assert len(read) == 4 and all(len(document["row_group_list"]) == 4 for document in read)

@@ -171,7 +171,7 @@ def test_a_ledger_of_nothing(sample_ledgers: Any) -> None:
     assert check_ledger(ledger) == []
     page = _page(ledger, outcome=Outcome.NOTHING, kept=Kept(None, 0, 0, None, ledger=ledger), next=())
     text = Parsed(page).text
-    assert "0 rows kept, and rows that cannot be counted lost." in text
+    assert "0 rows kept, and an unknown number of rows lost." in text
     assert "The file as a map" not in text
     empty = Ledger((LedgerSource("f", 0),), (), (), (), ())
     assert "There were no rows." in Parsed(_page(empty)).text

@@ -551,11 +551,11 @@ async def test_after_an_exception_nothing_more_is_published(tmp_path: Path, capl
             await writer.checkpoint()
             raise ValueError
     assert [file.num_rows for file in writer.files] == [3, 3]
-    kept = "2 files are published; 2 rows are kept in 2 unfinished files; go on with rpq.resume_dataset"
+    kept = "2 files are published; 2 rows are kept in 2 unfinished files; resume them with rpq.resume_dataset"
     assert caught.value.__notes__ == [kept]
     assert writer.num_rows_stored == 8
     # What `rpq recover` makes of one file has no place in the data set.
-    assert all(message.endswith("go on with rpq.resume_dataset") for message in caplog.messages)
+    assert all(message.endswith("resume them with rpq.resume_dataset") for message in caplog.messages)
     assert len(caplog.messages) == 2
     with pytest.raises(rpq.WriterClosedError):
         await writer.write({"n": [1], "p": ["a"]})
@@ -607,7 +607,7 @@ async def test_when_one_file_cannot_be_left_the_others_are(
                 raise ConnectionError
         assert caught.value.__notes__ == [
             "one file was not left as it should be: no room",
-            "3 rows are kept in 3 unfinished files; go on with rpq.resume_dataset",
+            "3 rows are kept in 3 unfinished files; resume them with rpq.resume_dataset",
         ]
     async with rpq.resume_dataset(tmp_path, partition_by="p") as resumed:
         assert resumed.num_rows_stored == (0 if how == "abort" else 3)

@@ -34,9 +34,17 @@ COMMANDS = [
     ("write a.csv out.parquet --types id=integer", 2, ["integer", "int64"]),
     ("write a.csv out.parquet --types nope=string", 2, ["nope", "id, name"]),
     ("cat missing.parquet", 4, ["missing.parquet"]),
-    ("cat text.parquet", 1, ["text.parquet"]),
+    ("cat text.parquet", 3, ["text file", "rpq write", "text.parquet"]),
+    ("head text.parquet", 3, ["text file", "--format csv"]),
+    ("schema text.parquet", 3, ["text file", "--format csv"]),
+    ("count text.parquet", 3, ["text file", "--format csv"]),
+    ("seal text.parquet new.parquet", 3, ["text file", "--format csv"]),
+    ("seal full new.parquet", 2, ["one file, not a folder"]),
+    ("seal 'full/*.parquet' new.parquet", 2, ["one file, not a folder"]),
+    ("write a.csv out.parquet --compression nope=zstd", 2, ["no column 'nope'", "id, name"]),
+    ("write a.csv out.parquet --compression-level id=high", 2, ["COLUMN=NUMBER"]),
     ("cat torn.parquet", 1, ["footer", "rpq recover torn.parquet"]),
-    ("cat empty.parquet", 1, ["empty"]),
+    ("cat empty.parquet", 3, ["empty"]),
     ("cat day.parquet --columns nope", 2, ["nope", "id, city"]),
     ("cat day.parquet --head -3", 2, ["--head"]),
     ("cat day.parquet --columns", 2, ["--columns"]),
@@ -87,7 +95,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rpq.write(folder / "day.parquet", {"id": list(range(1000)), "city": ["Oslo"] * 1000})
     (folder / "torn.parquet").write_bytes((folder / "day.parquet").read_bytes()[:600])
     (folder / "empty.parquet").touch()
-    (folder / "text.parquet").write_text("hello\n" * 100)
+    (folder / "text.parquet").write_text("id,name\n" + "1,x\n" * 100)
     (folder / "a.csv").write_text("id,name\n1,x\n")
     (folder / "a.xlsx").write_bytes(b"PK")
     (folder / "semi.csv").write_text("id;name\n1;x\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,15 @@ def test_a_sink_that_is_resumed_keeps_the_kind_of_its_files(tmp_path: Path) -> N
     assert len(files) == 4 and set.union(*map(kinds, files)) == {False}
     expected = rows(0, 1000, 10**6, width=30)["t"].to_pylist() + rows(0, 1000, 3)["t"].to_pylist()
     assert folder_read(tmp_path) == sorted(expected)
+
+
+@pytest.mark.parametrize("distinct", [3, 300, 10**6])
+def test_rows_behind_a_small_first_row_group_are_looked_at(tmp_path: Path, distinct: int) -> None:
+    """A hundred texts that are all unlike would else get dictionaries, lest they be few among many rows."""
+    draw, path = random.Random(distinct), tmp_path / "f.parquet"
+    texts = [f"{draw.randrange(distinct):020}" for _ in range(6000)]
+    table = pa.table([texts, range(6000), [{"t": text} for text in texts]], SCHEMA)
+    with sync.create(path, SCHEMA, row_group_rows=100) as writer:
+        writer.write(table)
+    assert kinds(path) == {distinct < 1000}
+    assert_all_read(path, table)

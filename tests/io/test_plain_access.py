@@ -269,6 +269,22 @@ async def test_what_is_refused_is_asked_for_by_botocore(moto_proxy: Any) -> None
         assert by_botocore == [False, True]
 
 
+async def test_credentials_that_expire_are_looked_up_again(moto_proxy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By botocore, which asks the environment as it is then, and from then on."""
+    s3, proxy = moto_proxy
+    s3.client.put_object(Bucket=s3.bucket, Key="plain/a", Body=b"0123456789")
+    for name, value in {**NAMED, "AWS_SESSION_TOKEN": "1"}.items():
+        monkeypatch.setenv(name, value)
+    async with S3Store({"endpoint_url": s3.endpoint_url}, retry=ONCE) as store:
+        tail = await store.read_tail(f"{s3.bucket}/plain/a", 3)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "NEWER")
+        proxy.on("GET", status=403, body=b"<Error><Code>ExpiredToken</Code></Error>")
+        for _ in range(2):
+            assert bytes(await store.read_range(f"{s3.bucket}/plain/a", 2, 5, pin=tail.info)) == b"234"
+    keys = [request.headers["authorization"].split("=")[1].split("/")[0] for request in proxy.requests]
+    assert keys == ["FROMENV", "FROMENV", "NEWER", "NEWER"]
+
+
 FAULTS: dict[str, tuple[dict[str, Any], type[StoreError]]] = {
     "denied": ({"status": 403, "body": b"<Error><Code>AccessDenied</Code></Error>"}, AccessDeniedError),
     "slow down": ({"status": 503, "body": b"<Error><Code>SlowDown</Code></Error>"}, TransientError),

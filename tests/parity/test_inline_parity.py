@@ -212,6 +212,7 @@ def test_any_cutting_gives_the_same_parity_and_one_group_waits() -> None:
                 at += size
             groups.end_row_group(50_000)
             groups.begin_row_group()
+            groups.settle()
             assert groups.num_waiting <= 1
             while groups.num_waiting:
                 parity += [bytes(part) for part in groups.take(0, lambda _, payload: payload)]

@@ -96,7 +96,7 @@ async def test_an_object_that_is_replaced(store: MemoryStore) -> None:
     ("content", "error", "message"),
     [
         (b"", rpq.NotParquetError, "empty"),
-        (b"not parquet at all", rpq.NotParquetError, "beginning"),
+        (b"not parquet at all", rpq.NotParquetError, "this is a text file, not Parquet"),
         (b"PAR1", rpq.TornFileError, "too few"),
         (b"PAR1" + bytes(100), rpq.TornFileError, "no Parquet magic at the end"),
         (b"PAR1\xff\xff\xff\x00PAR1", rpq.TornFileError, "the footer says"),

@@ -96,14 +96,11 @@ async def test_the_length_of_the_footer_is_always_read(our_bytes: bytes, stored:
 
 NOT_FILES: dict[str, tuple[bytes, type[ResilientPQError], str, bool]] = {
     "empty": (b"", NotParquetError, "the object is empty", False),
-    "a zip archive": (
-        b"PK\x03\x04" + bytes(500),
-        NotParquetError,
-        "no Parquet magic at the beginning",
-        False,
-    ),
-    "a CSV file": (b"a,b\n1,2\n" * 50, NotParquetError, "no Parquet magic at the beginning", False),
-    "JSON that ends in the magic": (b'{"a": 1}' * 50 + b"PAR1", NotParquetError, "at the beginning", False),
+    "a zip archive": (b"PK\x03\x04" + bytes(500), NotParquetError, "a ZIP archive", False),
+    "a CSV file": (b"a,b\n1,2\n" * 50, NotParquetError, "a text file with columns separated by ','", False),
+    "a large CSV file": (b"a,b\n1,2\n" * 50_000, NotParquetError, "a text file with columns", False),
+    "JSON that ends in the magic": (b'{"a": 1}' * 50 + b"PAR1", NotParquetError, "begins like a JSON file", False),
+    "bytes of no known format": (bytes(range(128, 256)) * 50, NotParquetError, "at the beginning", False),
     "cut short": (b"PAR1" + b"\x15\x04" * 200, TornFileError, "the footer is missing or cut short", True),
     "the magic alone": (b"PAR1", TornFileError, "4 bytes are too few", True),
     "encrypted": (b"PARE" + bytes(50) + b"PARE", UnsupportedError, "encrypted", False),

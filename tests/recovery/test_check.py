@@ -226,7 +226,7 @@ async def test_a_large_object_that_is_no_parquet_file_is_called_so() -> None:
     report = await checked(b"not parquet" * 50_000)
     assert report.outcome is rpq.Outcome.NOTHING
     assert {finding.damage for finding in report.findings} == {rpq.Damage.FOREIGN}
-    assert report.findings[0].message == "it is text"
+    assert report.findings[0].message == "this is a text file, not Parquet"
 
 
 async def test_a_column_that_was_written_with_too_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,7 +156,7 @@ MAKERS: dict[str, Callable[[Path], bytes]] = {
 def test_what_it_is(name: str, tmp_path: Path) -> None:
     identity = drive(MAKERS[name](tmp_path))
     assert identity.name == name
-    assert identity.sentence.startswith(("it ", "nothing "))
+    assert identity.sentence.startswith(("it ", "this ", "nothing "))
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])

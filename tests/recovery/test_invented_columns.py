@@ -328,6 +328,30 @@ def test_levels_are_not_taken_for_places_in_a_dictionary(carving: Any) -> None:
     assert all(kind.max_definition_level for _, known in found if not known.is_dictionary for kind in known.rows)
 
 
+async def test_a_shorter_last_row_group_that_is_cut_does_not_halve_the_columns() -> None:
+    """Integers, texts, doubles and texts may be two columns, whose chunks would be unlike from one to the next."""
+    rng = random.Random(3)
+    rows = 5900
+    columns = [
+        list(range(rows)), [f"town {i % 3}" for i in range(rows)],
+        [rng.random() for _ in range(rows)], [f"{rng.getrandbits(60):x}" for _ in range(rows)],
+    ]  # fmt: skip
+    table = pa.table(columns, ["id", "town", "score", "text"])
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=2000)
+    last = pq.read_metadata(out).row_group(2)
+    store = MemoryStore()
+    await store.put("torn", out.getvalue()[: last.column(2).data_page_offset])
+    report = await rpq.recover((store, "torn"), (store, "saved"))
+    assert report.kept is not None and report.kept.num_rows == 4000
+    async with rpq.open((store, "saved")) as file:
+        found = pa.table(await file.read())
+    assert [column.to_pylist() for column in found.columns[2:]] == [
+        values[:4000] if name == "score" else [text.encode() for text in values[:4000]]
+        for name, values in (("score", columns[2]), ("text", columns[3]))
+    ]
+
+
 def test_a_few_chunks_that_fit_nowhere_do_not_hide_how_many_columns_there_are() -> None:
     """Two columns in eight row groups, of which one chunk is of another file."""
     number, text, strange = (ColumnKind(one, None, 0, 0) for one in (Type.INT64, Type.BYTE_ARRAY, Type.BOOLEAN))

@@ -92,7 +92,7 @@ def cuts_of(small: Any, samples: int, around: int) -> list[int]:
 async def resumed_at(path: Path, small: Any, cut: int, assert_is: Any) -> None:
     leave(path, small.data[:cut])
     if cut < small.headers[0].end:
-        with pytest.raises(rpq.RecoveryError, match="nothing to go on with") as caught:
+        with pytest.raises(rpq.RecoveryError, match="nothing to resume") as caught:
             await rpq.resume(path)
         assert "overwrite_partial" in str(caught.value.hint)
         assert partial(path).read_bytes() == small.data[:cut]
@@ -600,7 +600,7 @@ async def test_a_partial_file_that_is_none_of_ours(what: str, path: Path) -> Non
     pq.write_table(pa.table({"n": [1]}), sink)
     data = {"nothing": b"", "noise": random.Random(1).randbytes(5000), "zeros": bytes(9000)}.get(what, sink.getvalue())
     partial(path).write_bytes(data)
-    with pytest.raises(rpq.RecoveryError, match="nothing to go on with") as caught:
+    with pytest.raises(rpq.RecoveryError, match="nothing to resume") as caught:
         await rpq.resume(path)
     assert "overwrite_partial=True" in str(caught.value.hint)
     assert partial(path).read_bytes() == data

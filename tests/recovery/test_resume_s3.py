@@ -354,7 +354,7 @@ async def test_what_ended_is_not_resumed(store: UploadStore, written: Any) -> No
 
 
 async def test_an_upload_that_only_lacked_its_completion(store: UploadStore, written: Any) -> None:
-    """All of the file was in it: now it is there, and there is nothing to go on with."""
+    """All of the file was in it: now it is there, and there is nothing to resume."""
     await leave_upload(store, "f", written.data)
     with pytest.raises(rpq.RecoveryError, match="the file is complete"):
         await rpq.resume((store, "f"), options=SMALL)

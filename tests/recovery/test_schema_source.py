@@ -153,7 +153,7 @@ async def test_a_damaged_sibling_of_ours(write_file: Any, checkpoint_every: int)
     ("data", "words"),
     [
         (b"", "it is empty"),
-        (b"a,b\n1,2\n3,4\n", "a table as text"),
+        (b"a,b\n1,2\n3,4\n", "a text file with columns separated by"),
         (gzip.compress(written()), "a Parquet file compressed as a whole by gzip"),
         (written()[:200], "it begins as a Parquet file does"),
         (bytes(5000), "nothing but zeros"),

@@ -204,3 +204,18 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", str(tmp_path / "ours.parquet"), "--require-checksums"]) == 0
     assert Damage.UNVERIFIED not in capsys.readouterr().out
     assert run(["check", str(tmp_path / "theirs.parquet"), "--require-checksums"]) == 1
+
+
+async def test_files_on_s3(s3: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": list(range(1000))}), tmp_path / "theirs.parquet", row_group_size=300)
+    (tmp_path / "text.parquet").write_text("a,b\n1,2\n" * 9)
+    for name in ("theirs.parquet", "text.parquet"):
+        s3.client.put_object(Bucket=s3.bucket, Key=name, Body=(tmp_path / name).read_bytes())
+    options = {"storage_options": s3.storage_options}
+    report = await rpq.seal(s3.url("theirs.parquet"), s3.url("sealed/theirs.parquet"), **options)
+    assert (report.outcome, report.num_rows) == ("sealed", 1000)
+    checked = await rpq.check(s3.url("sealed/theirs.parquet"), require_checksums=True, **options)
+    assert (checked.outcome, checked.pages_decoded) == ("sound", 0)
+    with pytest.raises(rpq.NotParquetError, match="this is a text file with columns separated by ','"):
+        await rpq.seal(s3.url("text.parquet"), s3.url("sealed/text.parquet"), **options)
+    assert s3.object_names() == ["sealed/theirs.parquet", "text.parquet", "theirs.parquet"]

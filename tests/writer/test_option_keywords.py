@@ -56,12 +56,12 @@ def test_keywords_are_shown_as_they_are_declared(function: Callable[..., Any]) -
 
 def test_type_checkers_see_the_declared_types() -> None:
     declared = typing.get_type_hints(EncoderOptions, vars(write_options))
-    del declared["own_metadata"]  # which users do not give
+    del declared["own_metadata"], declared["known_choices"]  # which users do not give
     assert typing.get_type_hints(CreateKeywords) == declared
 
 
 @FUNCTION
-@pytest.mark.parametrize("name", ["own_metadata", "row_group_byte", "options_given"])
+@pytest.mark.parametrize("name", ["own_metadata", "known_choices", "row_group_byte", "options_given"])
 def test_an_unknown_keyword_is_an_error_of_the_call(function: Callable[..., Any], name: str) -> None:
     given = inspect.signature(function).parameters
     required = [MemoryStore() for each in given.values() if each.default is each.empty]

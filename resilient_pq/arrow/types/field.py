@@ -67,8 +67,15 @@ _NAMES = {
 }
 
 
+class _SharesC:
+    """A field's `shared_c`, once it was asked for; it is neither compared nor pickled, as the dataclass has it not."""
+
+    __slots__ = ("_c",)
+    _c: Any
+
+
 @dataclass(frozen=True, slots=True)
-class Field:
+class Field(_SharesC):
     """A named Arrow type."""
 
     name: str  # name within its parent; may be empty, and need not be unique
@@ -214,9 +221,17 @@ def without_string_views(field: Field) -> Field:
     return replace(field, format=format, children=children)
 
 
-@lru_cache(maxsize=4096)
 def shared_c(field: Field) -> Any:
-    """The same as a nanoarrow `CSchema`, which equal fields share, and which may not be moved."""
+    """The same as a nanoarrow `CSchema`, which equal fields share as a rule, and which may not be moved."""
+    try:
+        return field._c
+    except AttributeError:
+        object.__setattr__(field, "_c", _c_of_equal(field))
+        return field._c
+
+
+@lru_cache(maxsize=4096)
+def _c_of_equal(field: Field) -> Any:
     return field.to_c()
 
 

@@ -27,10 +27,11 @@ from resilient_pq.shell_commands import command, shell_line
 NAME = "inspect"
 EPILOG = epilog(
     "the footer is whole and was read",
-    "the footer is missing or damaged: `rpq check` tells what can be had",
+    "the footer is missing or damaged: `rpq check` says what can be recovered",
     "rpq inspect flights.parquet --row-groups",
     "rpq inspect s3://bucket/flights.parquet --pages dep_delay --json",
     "rpq inspect s3://bucket/flights/",
+    nothing="a file is not a Parquet file",
 )
 
 
@@ -59,7 +60,7 @@ def inspect(
     --checkpoints or --parity these are shown instead of the summary. A leaf of a nested column is named by its path
     with dots.
 
-    Of a folder the files are counted by their schemas and their writers; --json prints a document for each file as a
+    For a folder, the files are counted by schema and by writer; --json prints a document for each file as a
     line, and one of all as the last.
     """
     sections = Sections(schema, row_groups, chunks, pages, checkpoints, parity)

@@ -31,6 +31,8 @@ def show_check(output: Output, report: Report) -> None:
             _show_nothing(output, report)
         case _:
             output.line("sound", f"{what} can be read")
+    for note in report.notes:
+        output.note(note, label="hint")
     _show_unverified(output, report.pages_verified or 0, report.pages_decoded or 0)
     if report.blocks_damaged is not None:
         output.line("repairable", f"{report.blocks_repairable:,} of {counted(report.blocks_damaged, 'damaged block')}")
@@ -125,7 +127,7 @@ def show_run_summary(output: Output, summary: RunSummary) -> None:
     if summary.verb == "recover":
         lost = counted(summary.rows_lost, "row")
         if summary.num_uncounted:
-            lost += f", and more that cannot be counted in {counted(summary.num_uncounted, 'file')}"
+            lost += f", plus an unknown number in {counted(summary.num_uncounted, 'file')}"
         output.line("rows", f"{summary.num_rows:,} are left")
         output.line("lost", lost if summary.rows_lost or summary.num_uncounted else "nothing")
     else:
@@ -134,7 +136,7 @@ def show_run_summary(output: Output, summary: RunSummary) -> None:
 
 
 #: Words for outcomes that are no adjectives.
-_OUTCOMES = {"nothing": "of which nothing is left", "error": "that could not be looked at", "read": "read"}
+_OUTCOMES = {"nothing": "unrecoverable", "error": "with an error", "read": "read"}
 #: The worst first.
 _BADNESS = ("error", "nothing", "damaged", "partial", "incomplete", "recovered", "sound", "read")
 
@@ -191,7 +193,7 @@ def _show_ledger(output: Output, ledger: Ledger) -> None:
 def _show_nothing(output: Output, report: Report) -> None:
     output.line("nothing", f"no row can be recovered from {in_bytes(report.size)}")
     if report.schema is not None:
-        output.line("schema", "it is known:")
+        output.line("schema", "the file has these columns:")
         output.block(report.schema)
 
 
@@ -200,7 +202,7 @@ def _show_lost(output: Output, rows: int | None, lost: Sequence[LostRegion]) -> 
         output.line("lost", _lost_words(lost[0]) if lost else "nothing")
         return
     size = sum(region.end - region.start for region in lost)
-    how_many = "rows that cannot be counted" if rows is None else counted(rows, "row")
+    how_many = "an unknown number of rows" if rows is None else counted(rows, "row")
     output.line("lost", f"{how_many} in {in_bytes(size)}:")
     _show_list(output, [("", _lost_words(region)) for region in lost])
 
@@ -241,7 +243,7 @@ def _finding_words(finding: Finding, url: str) -> str:
         stretch = f"bytes {finding.start:,} to {finding.end:,}"
         place = f"{place}, {stretch}" if place else stretch
     words = f"{finding.message} ({place})" if place else finding.message
-    return words if finding.costs_rows else f"{words}; costs no rows"
+    return words if finding.costs_rows else f"{words}; no rows are lost by it"
 
 
 def _without_key(where: Where) -> str:

@@ -57,9 +57,9 @@ def protect(
 ) -> int:
     """Write parity beside files, for `rpq repair`.
 
-    The sidecar of NAME.parquet is NAME.parquet.rpqparity. The file itself is only read, whoever wrote it. As many
-    damaged or missing bytes in a row as there is parity are rebuilt, and damage in many places as long as little of
-    each is hit.
+    The sidecar of NAME.parquet is NAME.parquet.rpqparity. The file itself is only read, whoever wrote it. It rebuilds
+    as many damaged or missing bytes in a row as there are bytes of parity, and damage in many places if each is
+    small.
     """
     options = {"parity": parity, "checksums_only": checksums_only, "overwrite": overwrite}
 

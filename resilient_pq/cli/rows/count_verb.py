@@ -15,6 +15,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged",
     "rpq count flights.parquet",
     "rpq count s3://bucket/flights/",
+    nothing="a file is not a Parquet file",
 )
 
 
@@ -22,7 +23,7 @@ EPILOG = epilog(
 def count(run: RunWork, urls: Sources) -> int:
     """Print the number of rows.
 
-    Only footers are read. Of several files there is a line for each, and a total.
+    Only footers are read. For several files there is a line for each, and a total.
     """
 
     async def work(output: Output) -> int:

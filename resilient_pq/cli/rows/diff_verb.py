@@ -27,6 +27,7 @@ EPILOG = epilog(
     "they differ, or one of them is damaged",
     "rpq diff flights.parquet recovered.parquet",
     "rpq diff s3://bucket/flights/ flights/ --json",
+    nothing="one of them is not a Parquet file",
 )
 #: Rows that are compared at one time, and different values that are shown.
 _BATCH_ROWS = 65_536

@@ -19,6 +19,7 @@ EPILOG = epilog(
     "the file is damaged",
     "rpq head flights.parquet",
     "rpq head s3://bucket/flights/ -n 20 --columns carrier,dep_delay",
+    nothing="a file is not a Parquet file",
 )
 _WIDEST = 32
 

@@ -16,6 +16,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged",
     "rpq schema flights.parquet",
     "rpq schema 's3://bucket/flights/**/*.parquet' --json",
+    nothing="a file is not a Parquet file",
 )
 
 
@@ -23,8 +24,8 @@ EPILOG = epilog(
 def schema(run: RunWork, urls: Sources) -> int:
     """Print the schema, as Parquet writes it.
 
-    Of several files every different schema is printed, with the number of files that have it. What is printed for one
-    schema is what --schema of other verbs takes.
+    For several files, every different schema is printed with the number of files that have it. Options named --schema
+    of other verbs take this text.
     """
 
     async def work(output: Output) -> int:

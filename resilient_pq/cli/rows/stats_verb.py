@@ -24,6 +24,7 @@ EPILOG = epilog(
     "the footer of a file is missing or damaged",
     "rpq stats flights.parquet",
     "rpq stats s3://bucket/flights/ --json",
+    nothing="a file is not a Parquet file",
 )
 
 
@@ -75,8 +76,8 @@ class _Column:
 def stats(run: RunWork, urls: Sources) -> int:
     """Show type, nulls, bounds, encodings and size of each column.
 
-    Only footers are read: bounds are those that their writers stored, and ? is what they did not. Several files are
-    taken together.
+    Only footers are read: bounds are those that the writers stored; ? stands for bounds that they did not store.
+    Several files are shown as one.
     """
 
     async def work(output: Output) -> int:

@@ -98,3 +98,26 @@ class ChunkField:
     NARROW: Final = 9
     #: How many columns there are.
     COUNT: Final = 10
+
+
+class ChunkNumber:
+    """The columns of the table of what a footer says of chunks."""
+
+    #: Where its pages begin in the file.
+    START: Final = 0
+    #: Where they end.
+    END: Final = 1
+    #: A physical type.
+    TYPE: Final = 2
+    #: A CompressionCodec.
+    CODEC: Final = 3
+    #: Entries, nulls included.
+    NUM_VALUES: Final = 4
+    #: Bytes of all pages, when they are decompressed.
+    SIZE: Final = 5
+    #: Which sum of its bytes is known: 0 none, 1 their CRC32, 2 their xxh3; -1 where only a closer look shows it all.
+    SUM_KIND: Final = 6
+    #: The sum, as a signed number.
+    SUM: Final = 7
+    #: How many columns there are.
+    COUNT: Final = 8

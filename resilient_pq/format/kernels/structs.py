@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 if TYPE_CHECKING:
     from resilient_pq.format.kernels.reference.thrift import StructReader
 
+
 T = TypeVar("T")
 
 
@@ -100,6 +101,11 @@ class KeptStructs(MutableSequence[T]):
         if self._plain is not None or self._made:
             return None
         return memoryview(self._data)[self._starts[0] : self._starts[-1]]
+
+    @property
+    def spans(self) -> tuple[Any, memoryview] | None:
+        """What holds the structs, and the offsets of each and behind the last; None where one may have been changed."""
+        return None if self._plain is not None or self._made else (self._data, self._starts)
 
     def _as_plain(self) -> list[T]:
         if self._plain is None:

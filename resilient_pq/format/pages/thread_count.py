@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Final
 
 from resilient_pq.format.file_metadata import CompressionCodec
@@ -16,6 +17,8 @@ from resilient_pq.format.file_metadata import CompressionCodec
 #: chunks of 8 KB to 1.6 MB. With smaller ones two threads took up to twice the time of one, since each waits for the
 #: other several times a chunk (`scripts/bench/thread_count.py`).
 _PAYS: Final = 2.5
+#: The part of Python's time that a chunk takes which is decoded with many others.
+_IN_BATCHES: Final = 0.15
 #: Neighbours are one piece of work up to so many bytes: less is done sooner than handed to a thread.
 _TOGETHER: Final = 256 * 1024
 
@@ -29,11 +32,16 @@ class Cost:
     bytes_per_second_of_codec: float  # bytes a second of compressing or decompressing, where that is slow
     quick: frozenset[int]  # the codecs for which it is not
 
-    def threads_worth(self, chunks: Iterable[tuple[int, int]]) -> int:
-        """How many threads at most should work on chunks, given the bytes of each when decompressed, and its codec."""
+    def threads_worth(self, chunks: Iterable[tuple[int, int]], in_batches: Iterable[tuple[int, int]] = ()) -> int:
+        """How many threads at most should work on chunks, given the bytes of each when decompressed, and its codec.
+
+        Those in batches, many to a call of a kernel, take a part of the time of the others.
+        """
         python = beside = 0.0
-        for num_bytes, codec in chunks:
-            python += self.python_seconds
+        for seconds, (num_bytes, codec) in chain(
+            zip(repeat(self.python_seconds), chunks), zip(repeat(_IN_BATCHES * self.python_seconds), in_batches)
+        ):
+            python += seconds
             beside += num_bytes / self.bytes_per_second
             if codec not in self.quick:
                 beside += num_bytes / self.bytes_per_second_of_codec

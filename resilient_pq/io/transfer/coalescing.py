@@ -91,12 +91,17 @@ def merge(ranges: Sequence[ByteRange], options: MergeOptions = DEFAULT_MERGE_OPT
     return [MergedRange(block, tuple(found)) for block, found in zip(blocks, parts, strict=True)]
 
 
-def smaller_blocks(merged: Sequence[MergedRange], options: MergeOptions, max_requests: int) -> MergeOptions | None:
-    """Options under which a wave keeps as many requests busy as there may be; None where it does so already."""
+def smaller_blocks(
+    merged: Sequence[MergedRange], options: MergeOptions, max_requests: int, memory_budget: int
+) -> MergeOptions | None:
+    """Options under which a wave keeps as many requests busy as there may be, to its end; None where it does so."""
     sizes = [one.range.size for one in merged]
-    if len(sizes) >= max_requests or max(sizes, default=0) <= 2 * _LEAST_BLOCK:
+    if max(sizes, default=0) <= 2 * _LEAST_BLOCK:
         return None
-    block_bytes = max(_LEAST_BLOCK, -(-sum(sizes) // max_requests))
+    # What is under way at one time fits in the memory for it, and as many requests end together as begin together.
+    longest = min(options.block_bytes, max(_LEAST_BLOCK, memory_budget // max_requests))
+    count = -(-max(len(sizes), -(-sum(sizes) // longest)) // max_requests) * max_requests
+    block_bytes = max(_LEAST_BLOCK, -(-sum(sizes) // count))
     return replace(options, block_bytes=block_bytes) if block_bytes < options.block_bytes else None
 
 

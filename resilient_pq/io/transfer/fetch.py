@@ -170,10 +170,10 @@ def _requests(places: Sequence[ObjectRange], options: FetchOptions, at_hand: Con
 def merge_all(ranges: Sequence[Sequence[ByteRange]], options: FetchOptions) -> list[list[MergedRange]]:
     """The requests of one wave for ranges of several objects, object by object.
 
-    Where they are fewer than may be under way, blocks are smaller: a wave is as slow as its longest request.
+    Where fewer would be under way than may be, blocks are smaller: a wave is as slow as its longest request.
     """
     merged = [merge(of_object, options.merge) for of_object in ranges]
-    smaller = smaller_blocks([*chain(*merged)], options.merge, options.max_requests)
+    smaller = smaller_blocks([*chain(*merged)], options.merge, options.max_requests, options.memory_budget)
     return merged if smaller is None else [merge(of_object, smaller) for of_object in ranges]
 
 

@@ -30,6 +30,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq import memory_pool
 from resilient_pq.errors import (
     ObjectChangedError,
     RangeError,
@@ -199,7 +203,7 @@ class _RangeRead:
         self._key = key
         self._pin = pin
         self._start = start
-        self._data = bytearray(end - start)
+        self._data: NDArray[np.uint8] = memory_pool.empty((end - start,), np.uint8)
         self._received = 0
         self._unnamed = False  # an answer did not say which version it is of
 
@@ -215,7 +219,7 @@ class _RangeRead:
             info = await self._store.head(self._key)
             if info.size != self._pin.size or info.etag is None or not is_same_version(info.etag, self._pin.etag):
                 raise self._changed_error("its ETag is another, or it has none any more")
-        return memoryview(self._data).toreadonly()
+        return self._data.data.toreadonly()
 
     async def _attempt(self) -> None:
         start, end = self._start + self._received, self._start + len(self._data)
@@ -249,7 +253,7 @@ class _RangeRead:
     async def fill(self, body: Body) -> None:
         """Read what is missing; what arrived is kept even when the body breaks off."""
         # A server may also send less than was asked for: that is a body which ends early.
-        view = memoryview(self._data)
+        view = self._data.data
         while missing := len(self._data) - self._received:
             chunk = await body.read(min(missing, _CHUNK))
             if not chunk:

@@ -134,7 +134,7 @@ def parse_epoch(data: bytes) -> Epoch:
     if said["format"] != _FORMAT:
         raise UnsupportedError(
             f"the epoch object has format {said['format']}, which this version does not know",
-            hint="go on with the version that wrote it, or a newer one",
+            hint="resume it with the version that wrote it, or a newer one",
         )
     return Epoch(
         said["owner"],

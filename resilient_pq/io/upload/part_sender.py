@@ -217,7 +217,7 @@ class PartSender:
                 raise  # nothing else can tell what became of the request that was not answered
             if self.plan.promises:
                 log.warning(
-                    "%s: whoever goes on with it needs to list parts, as these credentials may not: %s",
+                    "%s: resuming it needs the right to list parts, which these credentials do not have: %s",
                     self.describe(),
                     error.message,
                 )

@@ -235,7 +235,9 @@ def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Column
     """
     for last in range(len(runs), 1, -1):  # behind them are pages of a row group that was cut
         if (counted := _of_several_runs(runs[:last], begins=begins)) is not None:
-            return counted
+            # Cut chunks of the last row group may divide those of the others by chance, which then alternate.
+            fewer = None if _all_alike(runs[:last], counted.count) else count_columns(runs[: last - 1], begins=begins)
+            return counted if fewer is None or fewer.count % counted.count else fewer
     counted = _of_one_run(runs[0], begins=begins, ends=len(runs) > 1)
     if counted is None:
         return None

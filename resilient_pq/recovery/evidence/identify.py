@@ -14,11 +14,14 @@ from dataclasses import dataclass
 import cramjam
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import NotParquetError, Where
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, EXTENDED_MAGIC, MAGIC
 from resilient_pq.recovery.evidence.text_mode import TextChange, TextDamage, detect_text_damage, undo_text_change
 
 _HEAD_BYTES = 1024 * 1024
 _TAIL_BYTES = 4096
+#: Names of what may hold a Parquet file that can be found.
+MAY_BE_PARQUET = ("parquet", "parquet-extended", "unknown", "zeros-around", "text-mode", "tar")
 #: Places looked at between beginning and end, where these are zeros, and the bytes of each.
 _PLACES, _PLACE_BYTES = 64, 4096
 #: Bytes of a compressed beginning that are decompressed, and of what comes out.
@@ -51,6 +54,14 @@ def identify(size: int) -> Generator[ByteRange, memoryview, Identity]:
     if not any(head) and not any(tail):
         return (yield from _identify_zeros(size))
     return identity_of(head, tail, whole=len(head) == size)
+
+
+def not_parquet(head: bytes) -> NotParquetError | None:
+    """The error for a file that begins as another format does; None where it may be Parquet."""
+    known = identity_of(head, b"")
+    if known.name in MAY_BE_PARQUET or known.name in ("empty", "parquet-encrypted"):  # whose own errors say more
+        return None
+    return NotParquetError(known.sentence, where=Where(offset=0), hint=known.hint)
 
 
 def identity_of(head: bytes, tail: bytes, *, whole: bool = False) -> Identity:
@@ -272,13 +283,15 @@ def _try_decompress(decompress: _Decompress, data: bytes) -> bytes:
 
 _S3_ERROR = re.compile(rb"<Error>.{0,200}?<Code>([A-Za-z0-9]{1,64})</Code>", re.DOTALL)
 _TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{0,200})", re.IGNORECASE)
-_SEPARATORS = (b",", b"\t", b";", b"|")
+#: How the command line is told of the separators of tables.
+_TABLES = {b",": "csv", b"\t": "tsv", b";": "csv --delimiter ';'", b"|": "csv --delimiter '|'"}
+_CONVERT = "convert it: rpq write FILE NEW.parquet --format"
 _BASE64_MAGIC, _HEX_MAGIC = b"UEFSM", b"50415231"
 
 
 def _identify_text(head: bytes) -> Identity | None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Identity("text", "it is text in UTF-16")
+        return Identity("text", "this is a UTF-16 text file, not Parquet")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(_BASE64_MAGIC):
         return Identity("base64-of-parquet", "it is a Parquet file in Base64", "base64 -d < FILE > FILE.parquet")
@@ -289,15 +302,15 @@ def _identify_text(head: bytes) -> Identity | None:
     start = text[:512].lower()
     if error := _S3_ERROR.search(text[:4096]):
         code = error[1].decode()
-        return Identity("s3-error", f"it is an error that S3 answered, {code}, not the object", "ask for it again")
+        return Identity("s3-error", f"this is an error message of S3 ({code}), not the object", "download it again")
     if b"<html" in start or b"<!doctype html" in start:
         title = _TITLE.search(text[:65536])
         named = "" if title is None else f": {' '.join(title[1].decode('utf-8', 'replace').split())!r}"
         hint = "a login page or a message of a server was stored in place of the file; download it again"
-        return Identity("html", f"it is a web page{named}", hint)
+        return Identity("html", f"this is a web page{named}, not Parquet", hint)
     if start.startswith(b"<"):
-        return Identity("xml", "it is XML", None)
-    return _identify_json(text) or _identify_table(text) or Identity("text", "it is text")
+        return Identity("xml", "this is an XML file, not Parquet")
+    return _identify_json(text) or _identify_table(text) or Identity("text", "this is a text file, not Parquet")
 
 
 def _is_text(head: bytes) -> bool:
@@ -317,21 +330,22 @@ def _identify_json(text: bytes) -> Identity | None:
     try:
         value = json.loads(first)
     except (ValueError, RecursionError):
-        return Identity("json", "it is JSON, or begins as JSON does")
+        return Identity("json", "this begins like a JSON file, and is not Parquet")
     if isinstance(value, dict) and b"\n" in text.rstrip():
         if {"metaData", "protocol", "commitInfo", "add"} & value.keys():
             return Identity("delta-log", "it is a log entry of a Delta table, not one of its data files")
-        return Identity("ndjson", "it is JSON, one object a line", "rpq write, DuckDB or Polars make Parquet of it")
-    return Identity("json", "it is JSON")
+        return Identity("ndjson", "this is a JSON Lines file, not Parquet", f"{_CONVERT} jsonl")
+    return Identity("json", "this is a JSON file, not Parquet")
 
 
 def _identify_table(text: bytes) -> Identity | None:
     lines = text[:65536].splitlines()[:20]
     if len(lines) > 2:
         lines = lines[:-1]  # the sample may cut it
-    for separator in _SEPARATORS:
+    for separator, form in _TABLES.items():
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and counts.pop():
-            hint = "rpq write, DuckDB or Polars make Parquet of it"
-            return Identity("csv", f"it is a table as text, with {separator.decode()!r} between columns", hint)
+            hint = f"{_CONVERT} {form}"
+            sentence = f"this is a text file with columns separated by {separator.decode()!r}, not Parquet"
+            return Identity("csv", sentence, hint)
     return None

@@ -14,7 +14,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
-from resilient_pq.recovery.evidence.identify import Identity
+from resilient_pq.recovery.evidence.identify import MAY_BE_PARQUET, Identity
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import (
@@ -29,9 +29,6 @@ from resilient_pq.recovery.evidence.strategy import Facts, Strategy
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
 
 #: Formats whose bytes may contain pages, whatever their first and last bytes look like.
-_MAY_BE_PARQUET = (
-    "parquet", "parquet-extended", "unknown", "zeros-around", "text-mode", "tar",
-)  # fmt: skip
 #: Bytes between two row groups that are too few for another row group.
 _MOST_ALIGNMENT = 8
 #: Strategies that are not tried again when the file is read from other bytes.
@@ -119,7 +116,7 @@ class Reconstruction:
             schema_known=self.contents is not None,
             row_groups_missing=bool(self.find_losses(self.row_groups)),
             metadata_found=found is not None and found.complete,
-            not_parquet=self.identity is not None and self.identity.name not in _MAY_BE_PARQUET,
+            not_parquet=self.identity is not None and self.identity.name not in MAY_BE_PARQUET,
         )
 
     @property

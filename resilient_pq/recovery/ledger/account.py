@@ -71,7 +71,7 @@ def rows_lost_words(ledger: Ledger) -> str:
     """The number of lost rows, as words."""
     if ledger.rows_lost is None:
         known = ledger.rows_lost_at_least
-        return f"{counted(known, 'row')} and others that cannot be counted" if known else "rows that cannot be counted"
+        return f"at least {counted(known, 'row')}" if known else "an unknown number of rows"
     return counted(ledger.rows_lost, "row") if ledger.rows_lost else "nothing"
 
 

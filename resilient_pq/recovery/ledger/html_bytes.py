@@ -31,8 +31,8 @@ _NAMES = {_Use.DAMAGED: "lost: damaged", _Use.DROPPED: "lost: dropped"}
 _MEANINGS = {
     _Use.DATA: "pages whose values were kept",
     _Use.METADATA: "records, indexes and footers",
-    _Use.DEAD: "padding, gaps, and what no file needs",
-    _Use.DAMAGED: "damaged, or of no use without what is",
+    _Use.DEAD: "padding, gaps, and bytes that no reader needs",
+    _Use.DAMAGED: "damaged, or unusable without bytes that are damaged",
     _Use.DROPPED: "whole, but of rows that went with values of other columns",
 }
 #: Top and height of each use in the bar, which can be told apart without colours.
@@ -74,7 +74,7 @@ def bytes_section(ledger: Ledger) -> Iterator[str]:
     ]
     yield from table(header, rows, kind="uses")
     if sums[_Use.DAMAGED]:
-        yield '<p class="quiet">On the bar, a piece of the file is damaged where a single byte of it is.</p>'
+        yield '<p class="quiet">Each piece of the bar is shown as damaged if one byte of it is damaged.</p>'
 
 
 def _use(region: Region) -> _Use:

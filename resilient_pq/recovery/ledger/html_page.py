@@ -86,7 +86,7 @@ def _head(title: str, ledger: Ledger, report: Report) -> Iterator[str]:
     uncounted = ledger.rows_lost is None
     known = "of those known of" if uncounted else f"of {kept + lost:,}"
     yield _fact("Rows kept", f"{kept:,}", f"{share(kept, kept + lost)} {known}")
-    more = "and others that cannot be counted" if uncounted else share(lost, kept + lost)
+    more = "at least; the total is unknown" if uncounted else share(lost, kept + lost)
     yield _fact("Rows lost", f"{lost:,}", more)
     if ledger.rows_nulled:
         told = "not in every column's output" if ledger.on_damage == "columns" else "with nulls for lost values"
@@ -153,7 +153,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     if not findings:
         return
     yield "<h2>What was found</h2>"
-    header = (("Damage", ""), ("Finding", "words"), ("Place", ""), ("Costs rows", ""))
+    header = (("Damage", ""), ("Finding", "words"), ("Place", ""), ("Rows are lost", ""))
     rows = [
         (text(found.damage), text(found.message), text(str(found.where)), "yes" if found.costs_rows else "no")
         for found in findings[:MAX_LINES]

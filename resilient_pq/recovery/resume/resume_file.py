@@ -313,7 +313,7 @@ def _options_of_new(request: _Request, options: SinkOptions, taken: TakenOver, n
 async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:
     if await request.store.exists(request.key):
         return RecoveryError(
-            "there is nothing to go on with: the file is complete",
+            "there is nothing to resume: the file is complete",
             hint="a complete file cannot be added to; write another one beside it",
         )
     return NotFoundError("no unfinished file of this name", hint="begin it: `rpq write` (create), or look at the path")

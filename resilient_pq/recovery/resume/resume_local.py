@@ -38,7 +38,7 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     known = candidates_of_survey(survey)
     if known is None or survey.newest is None or survey.footer is None:
         raise RecoveryError(
-            "there is nothing to go on with: not even the schema is whole in it",
+            "there is nothing to resume: not even the schema is whole in it",
             where=Where(key=source.url),
             hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
         )

@@ -88,7 +88,7 @@ async def complete_by_rule(store: MultipartStore, key: str, upload: str, instead
     while True:
         if not parts:
             raise RecoveryError(
-                f"the upload {upload} holds no checkpoint: there is nothing to go on with",
+                f"the upload {upload} holds no checkpoint: there is nothing to resume",
                 hint="abort it, and begin the file anew",
             )
         completing = store.complete_upload(
@@ -149,7 +149,7 @@ def cannot_resume(state: FileState | None) -> RecoveryError:
     """The error that says why an object cannot be resumed."""
     if state is FileState.COMPLETE:
         return RecoveryError(
-            "there is nothing to go on with: the file is complete",
+            "there is nothing to resume: the file is complete",
             hint="a complete file cannot be added to; write another one beside it",
         )
     if state is FileState.SALVAGED:

@@ -172,7 +172,7 @@ async def _choose_upload(target: ResumeTarget, state: ResumeState) -> str | None
         return _largest(target, holding, state.proven)
     if held and not target.or_new and not state.proven:
         raise RecoveryError(
-            f"the upload {_only(target, list(held), state.proven)} holds no checkpoint: there is nothing to go on with",
+            f"the upload {_only(target, list(held), state.proven)} holds no checkpoint: there is nothing to resume",
             hint="abort it, and begin the file anew",
         )
     return None

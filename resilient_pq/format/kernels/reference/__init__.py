@@ -50,6 +50,7 @@ from resilient_pq.format.kernels.reference.nesting import row_entries as row_ent
 from resilient_pq.format.kernels.reference.nesting import slot_validity as slot_validity
 from resilient_pq.format.kernels.reference.nulls import spread as spread
 from resilient_pq.format.kernels.reference.numbers import number_min_max as number_min_max
+from resilient_pq.format.kernels.reference.page_headers import chunk_numbers as chunk_numbers
 from resilient_pq.format.kernels.reference.page_headers import page_headers as page_headers
 from resilient_pq.format.kernels.reference.pages import ChunkBatch as ChunkBatch
 from resilient_pq.format.kernels.reference.pages import dictionary_pages as dictionary_pages

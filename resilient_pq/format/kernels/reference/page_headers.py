@@ -1,13 +1,15 @@
-"""The headers of all pages of a column chunk, without an object for each."""
+"""The headers of all pages of a column chunk, and what a footer says of chunks, without an object for each."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError, ThriftError
 from resilient_pq.format.kernels.integers import varint
-from resilient_pq.format.kernels.page_columns import PageField
+from resilient_pq.format.kernels.page_columns import ChunkNumber, PageField
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets
 from resilient_pq.format.kernels.reference.thrift import struct_end, value_end
 
@@ -128,3 +130,16 @@ def _field_header(data: memoryview, position: int, previous: int) -> tuple[int, 
     if number > 0x7FFF:
         raise ThriftError("a field of a page header has a number that none can have")
     return number, header & 0x0F, position
+
+
+def chunk_numbers(data: Any, starts: Any, ordinals: NDArray[np.int64], data_end: int) -> NDArray[np.int64]:
+    """A row of `ChunkNumber`s for some of the ColumnChunks that stand back to back, and end before `data_end`.
+
+    The bytes are known to be sound. Of a chunk that says more than where its pages lie, and how to read them, the kind
+    of its sum is -1: so that of all chunks here.
+    """
+    if len(ordinals) and not 0 <= ordinals.min() <= ordinals.max() < len(starts) - 1:
+        raise ValueError("there are fewer column chunks than that")
+    numbers = np.zeros((len(ordinals), ChunkNumber.COUNT), np.int64)
+    numbers[:, ChunkNumber.SUM_KIND] = -1
+    return numbers
