@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 MOST = {
     "read": (34, 159),
     "write": (59, 354),
-    "read with a filter": (57, 312),
-    "recover": (87, 428),
+    "read with a filter": (57, 319),
+    "recover": (87, 444),
 }
 
 

@@ -54,7 +54,7 @@ async def test_every_byte_is_in_a_group_or_follows_from_one(several: InlineFile)
     assert 0.05 < parity / len(several.data) < 0.08
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32))
 async def test_what_the_geometry_allows_comes_back_and_nothing_else(several: InlineFile, seed: int) -> None:
     await held_against_the_geometry(several, drawn_damage(seed, several.data, several.burst))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from pathlib import Path
 
@@ -97,9 +98,9 @@ async def test_what_is_too_much_to_read_again_has_no_parity(tmp_path: Path, monk
 # -- recoveries ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def file() -> InlineFile:
-    return await inline_file(200_000, 6_000)
+@pytest.fixture(scope="module")
+def file() -> InlineFile:
+    return asyncio.run(inline_file(200_000, 6_000))
 
 
 async def recovered(data: bytes) -> tuple[rpq.Report, bytes]:
@@ -185,9 +186,8 @@ async def test_reads_heal_by_ranges() -> None:
             assert opened.num_rows == 800_000
 
 
-async def test_a_read_without_damage_fetches_no_byte_of_parity() -> None:
+async def test_a_read_without_damage_fetches_no_byte_of_parity(file: InlineFile) -> None:
     """However small the gaps are; the tail, which has the footer, is read before it is known where parity lies."""
-    file = await inline_file(200_000, 6_000)
     recording = RecordingStore(await stored(file.data))
     options = rpq.ReadOptions(tail_bytes=20_000, merge_gap=8 << 20, block_bytes=64 << 20)
     with warnings.catch_warnings():
