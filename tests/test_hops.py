@@ -14,7 +14,7 @@ MOST = {
     "read": (34, 159),
     "write": (57, 342),
     "read with a filter": (57, 319),
-    "recover": (87, 444),
+    "recover": (87, 446),
 }
 
 
