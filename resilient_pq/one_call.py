@@ -16,8 +16,8 @@ from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_plan import Filters, Strings
 from resilient_pq.writer.creation import create
 from resilient_pq.writer.file_writer import Writer
+from resilient_pq.writer.option_keywords import CreateKeywords, takes_options
 from resilient_pq.writer.unstored_deadline import ONE_HOP_BYTES
-from resilient_pq.writer.write_options import CreateKeywords, takes_options
 
 
 async def read(

@@ -26,9 +26,9 @@ from resilient_pq.reader.read_plan import Strings
 from resilient_pq.reader.streaming import Jobs
 from resilient_pq.recovery.uploads.upload_completion import SuppliedMetadata
 from resilient_pq.recovery.verification.findings import Progress
-from resilient_pq.writer.write_options import CreateKeywords
-from resilient_pq.writer.write_options import ResumeKeywords
-from resilient_pq.writer.write_options import StreamKeywords
+from resilient_pq.writer.option_keywords import CreateKeywords
+from resilient_pq.writer.option_keywords import ResumeKeywords
+from resilient_pq.writer.option_keywords import StreamKeywords
 from types import TracebackType
 from typing import Any
 from typing import Literal

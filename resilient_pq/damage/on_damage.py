@@ -10,17 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.damage.chunk_salvage import RowRun
 from resilient_pq.errors import FormatError, OptionError
 from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.pages.row_selection import null_rows
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf, Node, Primitive, Selection
+
+if TYPE_CHECKING:
+    from resilient_pq.damage.chunk_salvage import RowRun
 
 Mask = NDArray[np.bool_]
 

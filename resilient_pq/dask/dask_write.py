@@ -22,7 +22,8 @@ from resilient_pq.errors import SchemaError, StoreError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import shown
 from resilient_pq.loop_portal import portal
-from resilient_pq.writer.write_options import EncoderOptions, PartitionKeywords, known_options, takes_options
+from resilient_pq.writer.option_keywords import PartitionKeywords, known_options, takes_options
+from resilient_pq.writer.write_options import EncoderOptions
 
 
 @dataclass(frozen=True, slots=True)

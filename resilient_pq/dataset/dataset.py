@@ -24,7 +24,7 @@ from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError,
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.resolve import Opening
 from resilient_pq.reader.contents import FileState
-from resilient_pq.reader.damaged_row_groups import RowGroupArrays
+from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.file import File
 from resilient_pq.reader.opening import warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch

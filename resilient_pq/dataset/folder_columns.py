@@ -19,7 +19,7 @@ from resilient_pq.arrow.types.field import Field
 from resilient_pq.dataset import hive
 from resilient_pq.errors import SchemaError, Where
 from resilient_pq.format.pages.row_selection import leaf_column, take_rows
-from resilient_pq.reader.damaged_row_groups import RowGroupArrays
+from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.filter.filters import alternatives_of, filter_of
 from resilient_pq.reader.read_plan import Filters
 

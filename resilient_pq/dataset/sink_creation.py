@@ -24,7 +24,8 @@ from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.writer.creation import new_file, sink_options_of
 from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
-from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions, known_options, takes_options
+from resilient_pq.writer.option_keywords import CreateKeywords, known_options, takes_options
+from resilient_pq.writer.write_options import EncoderOptions
 
 #: Files that are open at one time where nothing is said. On S3 each may hold three parts of 5 MiB in memory.
 MAX_OPEN = 32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -28,8 +29,12 @@ async def all_or_none(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Resul
 class _LoopWanted:
     """What a coroutine gives to whoever drives it without an event loop, where it cannot go on without one."""
 
+    cancelled = False
+
     def __await__(self) -> Generator[_LoopWanted, None, None]:
         yield self
+        if self.cancelled:
+            raise asyncio.CancelledError
 
 
 async def in_loop() -> None:
@@ -39,10 +44,11 @@ async def in_loop() -> None:
 
 
 class _Rest:
-    """The rest of a coroutine that was begun without an event loop."""
+    """The rest of a coroutine that was begun without an event loop, which it waits for."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], wanted: _LoopWanted) -> None:
         self._coroutine = coroutine
+        self.wanted = wanted
 
     def __await__(self) -> Generator[Any, None, Any]:
         return (yield from self._coroutine.__await__())
@@ -55,10 +61,20 @@ def begun(coroutine: Coroutine[Any, Any, Result]) -> tuple[bool, Any]:
     for a loop with `in_loop`, what is left is to be awaited in one.
     """
     try:
-        coroutine.send(None)
+        wanted = coroutine.send(None)
     except StopIteration as ended:
         return True, ended.value
-    return False, _Rest(coroutine)
+    assert isinstance(wanted, _LoopWanted), "what needs an event loop asks for it"
+    return False, _Rest(coroutine, wanted)
+
+
+async def _end_rest(left: tuple[bool, Any]) -> None:
+    """Cancel what is left of a coroutine of which nobody waits for the end any more."""
+    ended, rest = left
+    if not ended:
+        rest.wanted.cancelled = True
+        with suppress(asyncio.CancelledError):
+            await rest
 
 
 async def in_one_hop(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -68,7 +84,7 @@ async def in_one_hop(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """
     if asyncio._get_running_loop() is None:
         return await coroutine
-    ended, found = await finish_in_thread(begun, coroutine)
+    ended, found = await finish_first(_in_thread(begun, coroutine), undo=_end_rest)
     result: Result = found if ended else await found
     return result
 
@@ -80,8 +96,12 @@ async def finish_in_thread(call: Callable[..., Result], *args: Any) -> Result:
     """
     if asyncio._get_running_loop() is None:
         return call(*args)
+    return await finish_first(_in_thread(call, *args))
+
+
+def _in_thread(call: Callable[..., Result], *args: Any) -> asyncio.Future[Result]:
     in_context = partial(contextvars.copy_context().run, call, *args)
-    return await finish_first(asyncio.get_running_loop().run_in_executor(None, in_context))
+    return asyncio.get_running_loop().run_in_executor(None, in_context)
 
 
 async def finish_first(

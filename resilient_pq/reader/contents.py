@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.page_hints import PageHints
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import footer, kernels
 from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData, RowGroup
@@ -17,6 +17,9 @@ from resilient_pq.format.footer import Footer, key_values
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.version import MAKER
+
+if TYPE_CHECKING:
+    from resilient_pq.damage.page_hints import PageHints
 
 #: Offsets are signed 64-bit integers.
 MAX_FILE_SIZE = (1 << 63) - 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -33,59 +33,13 @@ from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.format.schema_tree import Selection
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.decoder import DamagedChunk, DecodedRowGroup
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.read_plan import RowGroupRead
 
 #: Damaged row groups with more rows are refused: each row takes memory.
 _MAX_ROWS: Final = 1 << 28
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedChunk:
-    """A chunk whose checksums do not hold, or that does not decode.
-
-    Attributes:
-        chunk: Which one.
-        data: Its bytes, as they were read last.
-        error: What is wrong with them.
-    """
-
-    chunk: ChunkRead
-    data: memoryview
-    error: FormatError
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedRowGroup:
-    """Rows of a row group.
-
-    Attributes:
-        read: What was asked for.
-        columns: By the ordinal of each leaf, its rows.
-        num_rows: How many these are; fewer than the row group has where some are left out.
-        lost: What of it is lost, in the order of the bytes.
-    """
-
-    read: RowGroupRead
-    columns: Mapping[int, LeafColumn]
-    num_rows: int
-    lost: tuple[LostRegion, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroupArrays:
-    """Rows of a row group.
-
-    Attributes:
-        arrays: One per top-level column asked for, nanoarrow's.
-        num_rows: How many rows these are; fewer than the row group has where some are left out.
-        lost: What of it is lost, in the order of the bytes.
-    """
-
-    arrays: list[Any]
-    num_rows: int
-    lost: tuple[LostRegion, ...] = ()
 
 
 class DamagedRowGroups:

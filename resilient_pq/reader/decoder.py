@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,7 +21,58 @@ from resilient_pq.format.pages.page_table import DATA_PAGES, PageTable, check_cr
 from resilient_pq.format.pages.selected_pages import PageRead, SelectedPages
 from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 
+if TYPE_CHECKING:
+    from resilient_pq.damage.lost_region import LostRegion
+    from resilient_pq.reader.read_plan import RowGroupRead
+
 _DICTIONARY: Final = frozenset({int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIONARY)})
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedChunk:
+    """A chunk whose checksums do not hold, or that does not decode.
+
+    Attributes:
+        chunk: Which one.
+        data: Its bytes, as they were read last.
+        error: What is wrong with them.
+    """
+
+    chunk: ChunkRead
+    data: memoryview
+    error: FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRowGroup:
+    """Rows of a row group.
+
+    Attributes:
+        read: What was asked for.
+        columns: By the ordinal of each leaf, its rows.
+        num_rows: How many these are; fewer than the row group has where some are left out.
+        lost: What of it is lost, in the order of the bytes.
+    """
+
+    read: RowGroupRead
+    columns: Mapping[int, LeafColumn]
+    num_rows: int
+    lost: tuple[LostRegion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupArrays:
+    """Rows of a row group.
+
+    Attributes:
+        arrays: One per top-level column asked for, nanoarrow's.
+        num_rows: How many rows these are; fewer than the row group has where some are left out.
+        lost: What of it is lost, in the order of the bytes.
+    """
+
+    arrays: list[Any]
+    num_rows: int
+    lost: tuple[LostRegion, ...] = ()
 
 
 def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, layout: ByteLayout = ByteLayout.ARRAYS) -> LeafColumn:

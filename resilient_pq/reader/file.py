@@ -14,7 +14,6 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.arrow.types.arrow_schema import ColumnFields
 from resilient_pq.arrow.types.field import Field
-from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import Where, located
 from resilient_pq.format.file_metadata import FileMetaData
@@ -23,7 +22,7 @@ from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
-from resilient_pq.reader.damaged_row_groups import RowGroupArrays
+from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.filter.indexed_file import IndexedFile
 from resilient_pq.reader.plan_display import PlannedRead
 from resilient_pq.reader.read_batches import cut_into_batches
@@ -45,6 +44,7 @@ from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, che
 from resilient_pq.units import MiB
 
 if TYPE_CHECKING:
+    from resilient_pq.damage.lost_region import LostRegion
     from resilient_pq.reader.healing import HealedChunk
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.

@@ -20,7 +20,7 @@ from resilient_pq.format.footer import Footer
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail, ReadStore, counting
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.damaged_row_groups import RowGroupArrays
+from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
 from resilient_pq.reader.opening import read_contents

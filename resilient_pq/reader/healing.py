@@ -12,7 +12,7 @@ from resilient_pq.format.footer import PARITY_KEY
 from resilient_pq.io import ObjectInfo
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
-from resilient_pq.reader.damaged_row_groups import DamagedChunk
+from resilient_pq.reader.decoder import DamagedChunk
 
 if TYPE_CHECKING:
     from resilient_pq.reader.row_groups import RowGroupWork

@@ -7,16 +7,18 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import OptionError
 from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
 from resilient_pq.units import KiB, MiB
 
+if TYPE_CHECKING:
+    from resilient_pq.damage.lost_region import LostRegion
+
 #: Called with each region of a file that is lost.
-OnLost = Callable[[LostRegion], object]
+OnLost = Callable[["LostRegion"], object]
 
 
 #: Gaps are read over whatever they waste up to this share of `ReadOptions.merge_gap`.

@@ -31,14 +31,7 @@ from resilient_pq.io.cancellation import in_loop
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
-from resilient_pq.reader.damaged_row_groups import (
-    DamagedChunk,
-    DamagedRowGroups,
-    DecodedRowGroup,
-    RowGroupArrays,
-    check_statistics,
-)
-from resilient_pq.reader.decoder import decode_parts
+from resilient_pq.reader.decoder import DamagedChunk, DecodedRowGroup, RowGroupArrays, decode_parts
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import PlannedChunks, ReadRequest, RowGroupRead
 from resilient_pq.reader.read_units import ReadQueue
@@ -93,6 +86,8 @@ class RowGroupReader:
             # Salvage works on whole row groups; and where the index that selected rows is wrong, all rows are filtered.
             (found,) = await self.read(request, [group.whole])
             return found
+        from resilient_pq.reader.damaged_row_groups import DamagedRowGroups  # noqa: PLC0415 (most files are not damaged)
+
         damaged_groups = DamagedRowGroups(self._objects, self._how)
         left = await damaged_groups.salvage(request.plan.columns, group, work.columns(i), damaged)
         return await self.in_thread(work.assembled, left)
@@ -240,6 +235,8 @@ class RowGroupWork:
     def _decoded(self, piece: ChunkTask, chunk: ChunkRead, parts: Sequence[memoryview]) -> LeafColumn:
         column = decode_parts(chunk, parts, verify=self._verify, layout=self._layouts[piece.column])
         if not self._raises:
+            from resilient_pq.reader.damaged_row_groups import check_statistics  # noqa: PLC0415 (as above)
+
             check_statistics(self._objects.contents.metadata, column, chunk)
         return column
 

@@ -8,20 +8,22 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import nanoarrow
 
 from resilient_pq.arrow.buffers import BufferPart, num_bytes
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.types.field import Field
-from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.errors import OptionError, ResilientPQError, UnsupportedError
 from resilient_pq.io import FetchOptions
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.reader.damaged_row_groups import RowGroupArrays
+from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_plan import RowGroupRead
+
+if TYPE_CHECKING:
+    from resilient_pq.damage.lost_region import LostRegion
 
 #: Reads row groups of one file, and gives the rows of each.
 ReadRowGroups = Callable[[Sequence[RowGroupRead]], Coroutine[Any, Any, list[RowGroupArrays]]]

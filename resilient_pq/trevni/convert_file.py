@@ -35,7 +35,8 @@ from resilient_pq.trevni.blocks.trevni_metadata import text_metadata
 from resilient_pq.trevni.trevni_source import KeptRows, RowStream, TrevniSource, given_schema, open_source
 from resilient_pq.writer.creation import new_file
 from resilient_pq.writer.file_writer import Writer
-from resilient_pq.writer.write_options import EncoderOptions, StreamKeywords, known_options, takes_options
+from resilient_pq.writer.option_keywords import StreamKeywords, known_options, takes_options
+from resilient_pq.writer.write_options import EncoderOptions
 
 VERB: Final = "convert"
 

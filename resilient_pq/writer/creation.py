@@ -21,7 +21,8 @@ from resilient_pq.io import (
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_writer import Resumed, Writer
-from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions, WriteOptions, known_options, takes_options
+from resilient_pq.writer.option_keywords import CreateKeywords, known_options, takes_options
+from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
 
 Location = str | os.PathLike[str] | tuple[WriteStore, str]
 #: Begins or takes over an object: gives the sink of its bytes, and what is in place already.

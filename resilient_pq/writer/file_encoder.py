@@ -15,7 +15,8 @@ from typing import Final
 
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.errors import EncodingError, SchemaError, Where, located
-from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide, encode_chunk
+from resilient_pq.format.pages import chunk_encoder
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choose, choose
 from resilient_pq.format.pages.open_chunk import OpenChunk
@@ -28,6 +29,8 @@ from resilient_pq.writer.cut_policy import WriteProgress
 from resilient_pq.writer.dictionary_use import DictionaryUse
 from resilient_pq.writer.file_layout import Buffers, FileLayout
 from resilient_pq.writer.write_options import EncoderOptions
+
+encode_chunk: Final = partial(chunk_encoder.encode_chunk, flat=True)
 
 #: Rows wait where they are when they are at least this part of a row group: one eighth.
 _LARGE: Final = 8

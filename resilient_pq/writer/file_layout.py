@@ -10,35 +10,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resilient_pq.checksum import crc32, signed
-from resilient_pq.format import compact_protocol, footer
+from resilient_pq.checksum import crc32
+from resilient_pq.format import compact_protocol, footer, kernels
 from resilient_pq.format.annotations import Empty
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnOrder,
     FileMetaData,
-    KeyValue,
     RowGroup,
     StoredSortingColumn,
 )
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
-from resilient_pq.format.pages.page_sums import with_sums
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
     HEADER_SIZE,
-    MAX_DICTIONARY_COPY,
-    ChunkCopies,
     ChunkPlace,
     RecordChain,
     RecordKind,
-    RowGroupRecord,
 )
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy
+from resilient_pq.writer.described_chunk import Described, row_group_record, with_columns
 from resilient_pq.writer.dictionary_use import has_dictionary
 
 Buffers = Sequence[Any]
@@ -128,8 +124,9 @@ class FileLayout:
         """Go on behind bytes that are in place already."""
         self.offset = offset
         for placed in row_groups:
-            none = [None] * len(placed.row_group.columns)
-            self._append(placed.row_group, placed.end, none, placed.offset_indexes)
+            indexes = (None,) * len(placed.row_group.columns), placed.offset_indexes
+            serialized = compact_protocol.encode(placed.row_group)
+            self._append(WrittenRowGroup(serialized, *indexes, placed.row_group.num_rows, placed.end))
             for leaf, column in enumerate(placed.row_group.columns):
                 stored = None if column.meta_data is None else has_dictionary(column.meta_data)
                 if stored is not None:
@@ -150,8 +147,7 @@ class FileLayout:
 
     def chunk(self, chunk: EncodedChunk) -> Buffers:
         """The next column chunk of the open row group, its record before it."""
-        metadata = chunk.metadata
-        place = ChunkPlace(len(self.row_groups), len(self._chunks), self.num_rows, metadata.codec)
+        place = ChunkPlace(len(self.row_groups), len(self._chunks), self.num_rows, chunk.codec)
         record = self._record(RecordKind.CHUNK, place.pack())
         buffers, chunk.buffers = chunk.buffers, []
         chunk.place(self.offset)
@@ -167,58 +163,42 @@ class FileLayout:
         """
         chunks, self._chunks = self._chunks, []
         filters: list[bytes] = []
+        described = []
         for chunk in chunks:
-            bloom = None
+            described.append(Described.of(chunk, self.offset))
             if chunk.bloom_filter is not None:
-                bloom = crc32(chunk.bloom_filter)
-                chunk.metadata.bloom_filter_offset = self.offset
-                chunk.metadata.bloom_filter_length = len(chunk.bloom_filter)
                 self.offset += len(chunk.bloom_filter)
                 filters.append(chunk.bloom_filter)
-            chunk.metadata.key_value_metadata = [
-                *(pair for pair in chunk.metadata.key_value_metadata or () if not pair.key.startswith("rpq.")),
-                *ChunkSums(chunk.crc, bloom=bloom, xxh3=chunk.digest).pairs,
-            ]
-        columns = [ColumnChunk(meta_data=chunk.metadata) for chunk in chunks]
         row_group = RowGroup(
-            columns=columns,
-            total_byte_size=sum([chunk.metadata.total_uncompressed_size for chunk in chunks]),
+            columns=[],
+            total_byte_size=sum([chunk.uncompressed_size for chunk in chunks]),
             num_rows=num_rows,
             sorting_columns=sorting_columns,
-            file_offset=_first_page(columns),
+            file_offset=chunks[0].offset if chunks else None,
             total_compressed_size=sum([chunk.size for chunk in chunks]),
             ordinal=ordinal if (ordinal := len(self.row_groups)) < cut_policy.MAX_ROW_GROUPS else None,
         )
-        payload = compact_protocol.encode(RowGroupRecord(row_group, [_copies(chunk) for chunk in chunks]))
+        columns = [chunk.column_chunk() for chunk in described]
+        payload = row_group_record(row_group, columns, [chunk.copies() for chunk in described])
         offset = self.offset
         self.num_rows += num_rows
         # A row group's record stands behind the row group, so it counts it as complete.
         record = self._record(RecordKind.ROW_GROUP, payload, closing=1)
         self.num_rows -= num_rows
-        if chunks:
+        if described:
             # The record cannot name its own size; only the footers after it do.
-            place = KeyValue(footer.RECORD_KEY, f"{offset}:{len(record)}")
-            chunks[0].metadata.key_value_metadata = [*(chunks[0].metadata.key_value_metadata or ()), place]
-        self._append(
-            row_group,
-            self.offset,
-            [None if chunk.column_index is None else compact_protocol.encode(chunk.column_index) for chunk in chunks],
-            [with_sums(chunk.offset_index, chunk.page_sums) for chunk in chunks],
+            columns[0] = described[0].column_chunk((footer.RECORD_KEY, f"{offset}:{len(record)}"))
+        indexes = (
+            tuple([chunk.column_index() for chunk in described]),
+            tuple([chunk.offset_index() for chunk in described]),
         )
+        self._append(WrittenRowGroup(with_columns(row_group, columns), *indexes, num_rows, self.offset))
         return [*filters, record]
 
-    def _append(
-        self,
-        row_group: RowGroup,
-        end: int,
-        column_indexes: Sequence[bytes | None],
-        offset_indexes: Sequence[bytes | None],
-    ) -> None:
-        serialized = compact_protocol.encode(row_group)
-        indexes = tuple(column_indexes), tuple(offset_indexes)
-        self.row_groups.append(WrittenRowGroup(serialized, *indexes, row_group.num_rows, end))
+    def _append(self, row_group: WrittenRowGroup) -> None:
+        self.row_groups.append(row_group)
         self.num_rows += row_group.num_rows
-        self.serialized_bytes += len(serialized)
+        self.serialized_bytes += len(row_group.serialized)
 
     def checkpoint(self) -> Buffers:
         """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
@@ -276,6 +256,15 @@ class FileLayout:
         """
         serialized = []
         for laid in self.row_groups:
+            found = None
+            if kernels.FlatChunk is not None and len(self.row_groups) <= cut_policy.MAX_ROW_GROUPS:
+                places = laid.column_indexes, laid.offset_indexes, column_index_at, offset_index_at
+                found = kernels.FlatChunk.with_index_places(laid.serialized, *places, crc32)
+            if found is not None:
+                serialized.append(found)
+                column_index_at += sum([len(index) for index in laid.column_indexes if index is not None])
+                offset_index_at += sum([len(index) for index in laid.offset_indexes if index is not None])
+                continue
             row_group, _ = compact_protocol.decode(RowGroup, laid.serialized)
             for chunk, column_index, offset_index in zip(
                 row_group.columns, laid.column_indexes, laid.offset_indexes, strict=True
@@ -338,20 +327,6 @@ def _first_page(chunks: Sequence[ColumnChunk]) -> int | None:
     """Offset of the first page of a row group's chunks; None where it has none."""
     metadata = chunks[0].meta_data if chunks else None
     return None if metadata is None else metadata.dictionary_page_offset or metadata.data_page_offset
-
-
-def _copies(chunk: EncodedChunk) -> ChunkCopies:
-    body, sums = chunk.dictionary_body, chunk.page_sums
-    hashes = sums.values if sums is not None and sums.are_hashes else None
-    return ChunkCopies(
-        offset_index=chunk.offset_index,
-        page_headers=chunk.headers,
-        crc32=signed(chunk.crc),
-        dictionary_page=chunk.dictionary_page,
-        dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
-        header_crcs=chunk.header_crcs,
-        page_hashes=None if hashes is None else [signed(value, 64) for value in hashes],
-    )
 
 
 def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: bytes | None) -> None:

@@ -29,6 +29,8 @@ _AHEAD: Final = 4
 #: Encoded bytes for which the event loop is woken while threads go on encoding, at most: each time stops one of them
 #: for a while. Writing wide floats by two threads takes a tenth less than with every chunk pushed by itself.
 _WORTH_PUSHING: Final = 4 << 20
+#: Bytes of a buffer that is not given to the sink by itself, at most.
+_SHORT: Final = 16 << 10
 #: Seconds after which the event loop has its turn: a slow source can be cancelled, and what is stored is noticed.
 _TURN: Final = 0.02
 
@@ -141,7 +143,7 @@ class Pipeline:
     async def push(self, buffers: Buffers) -> None:
         """Push behind what is being pushed, and wait until the sink has accepted it."""
         await self.pushed()
-        await self._sink.write(*[memoryview(buffer) for buffer in buffers])
+        await self._sink.write(*_joined(buffers))
 
     async def _push_behind(self, buffers: Buffers) -> None:
         """Push when what is being pushed has been, and return meanwhile: the next chunks may be laid out."""
@@ -149,7 +151,7 @@ class Pipeline:
             await self.push(buffers)
             return
         await self.pushed()
-        self._pushing = asyncio.create_task(self._sink.write(*[memoryview(buffer) for buffer in buffers]))
+        self._pushing = asyncio.create_task(self._sink.write(*_joined(buffers)))
 
     async def pushed(self) -> None:
         """Wait until nothing is being pushed: before anything else is asked of the sink."""
@@ -176,6 +178,21 @@ class Pipeline:
 
 def _laid_out(layout: FileLayout, chunks: Sequence[EncodedChunk]) -> list[Any]:
     return [buffer for chunk in chunks for buffer in layout.chunk(chunk)]
+
+
+def _joined(buffers: Buffers) -> Iterator[memoryview]:
+    """Buffers of which short ones that follow one another are copied together: each costs more than its bytes."""
+    short: list[Any] = []
+    for buffer in buffers:
+        if len(buffer) <= _SHORT:
+            short.append(buffer)
+            continue
+        if short:
+            yield memoryview(b"".join(short))
+            short = []
+        yield memoryview(buffer)
+    if short:
+        yield memoryview(b"".join(short))
 
 
 class Stop(Enum):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache, partial
-from inspect import Parameter
-from typing import Any, Final, Literal, TypedDict, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
 
 from resilient_pq.errors import OptionError, SchemaError
 from resilient_pq.format.compression import codecs as compression
@@ -40,18 +37,10 @@ from resilient_pq.writer.option_checks import (
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
 MAX_DEFAULT_THREADS = 4
 
-F = TypeVar("F", bound=Callable[..., Any])
-K = TypeVar("K", bound="EncodingKeywords")
-
 #: The codec of columns for which nothing is said.
 DEFAULT_CODEC: Final = "zstd"
 #: What asks for the smallest encodings of those that only newer readers know, too.
 _COMPACT: Final = "compact"
-
-#: An argument in a docstring, and what is said of it.
-_ARGUMENT = re.compile(r"^    (\*{0,2}\w+): .*(?:\n {8}.*)*\n?", re.MULTILINE)
-#: The argument of a function that stands for the options.
-_OPTIONS = "**options_given"
 
 #: Encodings that can be asked for by name, with the physical types they may hold.
 WRITABLE_ENCODINGS: dict[Encoding, frozenset[Type]] = {
@@ -132,6 +121,9 @@ class WriteOptions:
     overwrite_partial: bool = option(False, help=OptionHelp("", "Replace the DST.partial of a writer that was killed."))
     permissions: int | None = None
     max_threads: int | None = option(None, whole_number)
+
+
+_DEFAULTS: Final = WriteOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +225,7 @@ class EncoderOptions:
     @property
     def write(self) -> WriteOptions:
         """The less common settings, or their defaults."""
-        return WriteOptions() if self.options is None else self.options
+        return _DEFAULTS if self.options is None else self.options
 
     @property
     def parity_share(self) -> ParityShare | None:
@@ -273,13 +265,14 @@ class EncoderOptions:
         key_values: Sequence[tuple[tuple[str, str], ...]] = [()] * len(schema.leaves)
         if self.write.column_metadata is not None:
             key_values = column_metadata(schema, self.write.column_metadata)
-        return [
-            self._chunk_options(leaf, bloom_filter, key_value)
-            for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True)
-        ]
+        if self.name_columns:
+            return [self._chunk_options(*each) for each in zip(schema.leaves, filters, key_values, strict=True)]
+        first = {leaf.node.physical_type: leaf for leaf in reversed(schema.leaves)}.values()
+        known = {leaf.node.physical_type: self._chunk_options(leaf) for leaf in sorted(first, key=lambda x: x.ordinal)}
+        return [known[leaf.node.physical_type] for leaf in schema.leaves]
 
     def _chunk_options(
-        self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
+        self, leaf: Leaf, bloom_filter: FilterOptions | None = None, key_value: tuple[tuple[str, str], ...] = ()
     ) -> ChunkOptions:
         names = (leaf.column_path, leaf.path[0])
         codec, level = self._compression_of(*names)
@@ -315,86 +308,3 @@ def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
             f"column {leaf.column_path!r}: {encoding.name} cannot hold {leaf.node.physical_type.name} values"
         )
     return encoding
-
-
-class EncodingKeywords(TypedDict, total=False):
-    """The keyword arguments that all functions take that write files: types for type checkers, see `EncoderOptions`."""
-
-    compression: str | Mapping[str, str | None] | None
-    compression_level: int | Mapping[str, int | None] | None
-    row_group_rows: int | None
-    row_group_bytes: int
-    checkpoint_every: int | None
-    checkpoint_overhead: float
-    parity: float | str | None
-    options: WriteOptions | None
-
-
-class StreamKeywords(EncodingKeywords, total=False):
-    """Those of functions whose rows come over time."""
-
-    max_unstored_seconds: float | None
-
-
-class PageKeywords(EncodingKeywords, total=False):
-    """Those of functions that leave the pages to the caller, too."""
-
-    encodings: str | Mapping[str, str]
-    page_bytes: int
-
-
-class PartitionKeywords(PageKeywords, total=False):
-    """Those of functions that write many files at once."""
-
-    metadata: Mapping[str, str] | None
-
-
-class ResumeKeywords(StreamKeywords, PageKeywords, total=False):
-    """Those of functions that go on with a file."""
-
-    on_error: Literal["keep", "abort"]
-    fencing: Literal["lease", "none"]
-
-
-class CreateKeywords(ResumeKeywords, PartitionKeywords, total=False):
-    """Those of functions that begin a file."""
-
-
-def takes_options(keywords: type) -> Callable[[F], F]:
-    """Show each option that a `TypedDict` names in the signature and in the docstring of a function.
-
-    What the docstring of the function says of an option itself stays.
-    """
-
-    def show(function: F) -> F:
-        names = keywords.__optional_keys__  # type: ignore[attr-defined]
-        declared = [option for option in fields(EncoderOptions) if option.name in names]
-        own = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
-        before = [each.name for each in own].index("storage_options")
-        own[before:before] = [
-            Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
-            for option in declared
-        ]
-        function.__signature__ = inspect.signature(function).replace(parameters=own)  # type: ignore[attr-defined]
-        if function.__doc__ is not None:
-            text = inspect.cleandoc(function.__doc__) + "\n"
-            described = {found[1] for found in _ARGUMENT.finditer(text)}
-            added = "".join(_texts()[option.name] for option in declared if option.name not in described)
-            function.__doc__ = _ARGUMENT.sub(lambda found: added if found[1] == _OPTIONS else found[0], text)
-        return function
-
-    return show
-
-
-@cache
-def _texts() -> dict[str, str]:
-    """What is said of each option; nothing where Python runs without docstrings."""
-    text = inspect.cleandoc(EncoderOptions.__doc__ or "") + "\n"
-    return {found[1]: found[0] for found in _ARGUMENT.finditer(text)}
-
-
-def known_options(function: Callable[..., Any], given: K) -> K:
-    """The keywords that a function was given, where its signature has all of them."""
-    for name in given.keys() - inspect.signature(function).parameters.keys():
-        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
-    return given

@@ -1,6 +1,9 @@
 """What users do every day, by this library and by others, in turns: the first table of `docs/performance.md`.
 
 Run it as ``python scripts/bench/everyday.py [--only small-read chunks] [--threads 1 2] [--json FILE] [--before FILE]``.
+``--markdown`` prints the tables as they are in the documentation, ``--page docs/performance.md`` puts them there, and
+``--kept FILE`` takes what ``--json`` kept instead of measuring.
+
 A case takes a few seconds. Every contestant is a process of its own that has its input ready, does its work once,
 has its result compared with what pyarrow reads, and then waits for its turn; turns go A B C A B C, and the best of all
 times counts, of wall time and of the processor alike. Imports, cold starts and commands are new processes each time.
@@ -34,6 +37,19 @@ _LONG_SECONDS = 3.0  # who takes longer has a single turn
 _LOST_SECONDS = 6.0  # whose first work takes longer has none
 _CASE_SECONDS = 8.0  # of turns, but for the second, which all have
 _NETWORKS = {"far": (30.0, 50e6)}
+#: What the documentation begins with.
+_FIRST = (
+    ("small-write", 2),
+    ("small-read", 2),
+    ("small-files", 2),
+    ("mixed-write-zstd", 2),
+    ("mixed-read", 2),
+    ("two-columns", 2),
+    ("chunks", 2),
+    ("columns-read", 2),
+    ("s3-warm", 2),
+    ("s3-cold", 2),
+)
 _PEERS = {"pyarrow": "pyarrow", "Polars": "polars", "DuckDB": "duckdb", "obstore": "obstore"}
 
 Times = list[tuple[float, float]]
@@ -184,7 +200,7 @@ def row_of(case: Case, threads: int, found: dict[str, Any]) -> dict[str, Any]:
     """The best of each, and what it comes to."""
     best = {name: _best(runs) for name, runs in found.items() if runs.get("seconds")}
     peers = {name: times for name, times in best.items() if not name.startswith("ours")}
-    row: dict[str, Any] = {"case": case.name, "title": case.title, "threads": threads, "aim": case.aim, "runs": found}
+    row: dict[str, Any] = {"case": case.name, "threads": threads, "aim": case.aim, "runs": found}
     row |= {"best": best, "load": os.getloadavg()[0]}
     if "ours" in best and peers:
         row["fastest"] = min(peers, key=lambda name: peers[name][0])
@@ -210,7 +226,8 @@ def head(*, markdown: bool, before: bool) -> str:
 def line_of(row: dict[str, Any], before: dict[Any, Any], *, markdown: bool) -> str:
     """A row of the table."""
     best = row["best"]
-    cells = [row["title"] if markdown else row["case"], str(row["threads"]), _ms(best.get("ours"))]
+    title = next(case.title for case in CASES if case.name == row["case"])
+    cells = [title if markdown else row["case"], str(row["threads"]), _ms(best.get("ours"))]
     for peer in _PEERS.values():
         of_it = [times for name, times in best.items() if name.partition("-")[0] == peer]
         cells.append(_ms(min(of_it, default=None)))
@@ -237,6 +254,27 @@ def _ms(times: tuple[float, float] | None) -> str:
     return f"{ms:.2f}" if ms < 10 else f"{ms:.1f}" if ms < 100 else f"{ms:,.0f}"
 
 
+def pages(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The tables of the documentation: of what it begins with, and of the rest."""
+    first = [row for place in _FIRST for row in rows if (row["case"], row["threads"]) == place]
+    tables = {"first": first, "rest": [row for row in rows if row not in first]}
+    return {
+        name: "\n".join([head(markdown=True, before=False), *(line_of(row, {}, markdown=True) for row in chosen)])
+        for name, chosen in tables.items()
+    }
+
+
+def put_into(page: Path, tables: dict[str, str]) -> None:
+    """Replace what is between the marks of the tables."""
+    text = page.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        before, begin, rest = text.partition(f"<!-- everyday, {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        assert begin and end, f"{page} has no marks of the table {name!r}"
+        text = f"{before}{begin}\n{table}\n\n{end}{after}"
+    page.write_text(text, encoding="utf-8")
+
+
 # -- all cases ---------------------------------------------------------------------------------------
 
 
@@ -257,14 +295,18 @@ def servers(cases: Sequence[Case], data: Path) -> Iterator[dict[str, str]]:
         yield endpoints
 
 
+def kept_rows(file: Path) -> list[dict[str, Any]]:
+    """What ``--json`` kept."""
+    rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
 def run(arguments: argparse.Namespace, cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Measure the cases, and print the table while it grows."""
-    before = {}
-    if arguments.before is not None:
-        kept = json.loads(arguments.before.read_text())["rows"]
-        before = {(row["case"], row["threads"]): row for row in kept}
+    kept = kept_rows(arguments.before) if arguments.before is not None else []
+    before = {(row["case"], row["threads"]): row for row in kept}
     rows = []
-    print(head(markdown=arguments.markdown, before=bool(before)), flush=True)
+    print(head(markdown=False, before=bool(before)), flush=True)
     with servers(cases, arguments.data) as endpoints, tempfile.TemporaryDirectory(dir=arguments.out) as out:
         for case in cases:
             for threads in arguments.threads or case.threads:
@@ -272,7 +314,7 @@ def run(arguments: argparse.Namespace, cases: Sequence[Case]) -> list[dict[str, 
                 began = time.monotonic()
                 rows.append(row_of(case, threads, measure(case, place, arguments.turns)))
                 rows[-1]["took"] = time.monotonic() - began
-                print(line_of(rows[-1], before, markdown=arguments.markdown), flush=True)
+                print(line_of(rows[-1], before, markdown=False), flush=True)
                 for name, runs in rows[-1]["runs"].items():
                     if "skipped" in runs and "DuckDB has no row groups" not in runs["skipped"]:
                         print(f"  {case.name}: {name} took no part: {runs['skipped']}", file=sys.stderr)
@@ -287,7 +329,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--json", type=Path, help="keep every time in this file")
     parser.add_argument("--before", type=Path, help="a file that --json kept: its ratios are a column of the table")
-    parser.add_argument("--markdown", action="store_true", help="print the table as it is in the documentation")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as they are in the documentation")
+    parser.add_argument("--page", type=Path, help="put them into this file")
+    parser.add_argument("--kept", type=Path, help="measure nothing: take what --json kept in this file")
     parser.add_argument("--data", type=Path, help="where inputs are kept")
     parser.add_argument(
         "--out", default="/dev/shm" if Path("/dev/shm").is_dir() else None, help="where files are written"
@@ -297,9 +341,16 @@ def main() -> None:
     from taking_turns import machine  # noqa: PLC0415
 
     arguments.data = arguments.data or DEFAULT_FOLDER
-    rows = run(arguments, [case for case in CASES if case.name in arguments.only])
+    if arguments.kept:
+        rows = kept_rows(arguments.kept)
+    else:
+        rows = run(arguments, [case for case in CASES if case.name in arguments.only])
     if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+        arguments.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1), encoding="utf-8")
+    if arguments.markdown:
+        print("\n\n".join(pages(rows).values()))
+    if arguments.page:
+        put_into(arguments.page, pages(rows))
 
 
 if __name__ == "__main__":

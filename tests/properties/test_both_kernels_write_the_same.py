@@ -37,6 +37,8 @@ def using() -> Using:
             for name in KERNELS:
                 fallback = getattr(reference, name)
                 patch.setattr(kernels, name, fallback if which == "reference" else getattr(native, name, fallback))
+            if which == "reference":
+                patch.setattr(kernels, "FlatChunk", None)
             patch.setattr(os, "urandom", bytes)
             yield
 

@@ -22,7 +22,7 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import FetchOptions
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.loop_portal import portal
-from resilient_pq.reader.damaged_row_groups import RowGroupArrays
+from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.read_batches import ReadBatch, cut_into_batches
 from resilient_pq.reader.read_plan import RowGroupRead
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, read_ahead

@@ -153,6 +153,30 @@ async def test_a_coroutine_is_handed_over_where_it_asks_for_a_loop() -> None:
         await task
 
 
+async def test_what_is_left_is_cancelled_with_the_caller() -> None:
+    """Also where the cancellation comes while the thread is at work: cleaning up goes on in the loop."""
+    begins, goes_on, cleaned = threading.Event(), threading.Event(), []
+
+    async def work() -> None:
+        try:
+            begins.set()
+            goes_on.wait(10)
+            await in_loop()
+            await asyncio.sleep(0)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(asyncio.get_running_loop())
+
+    task = asyncio.ensure_future(in_one_hop(work()))
+    await asyncio.to_thread(begins.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleaned == [asyncio.get_running_loop()]
+
+
 def test_what_asks_for_no_loop_ends_without_one() -> None:
     async def work() -> int:
         return await in_one_hop(asyncio.Lock().acquire())

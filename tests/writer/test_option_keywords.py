@@ -21,7 +21,8 @@ from resilient_pq.errors import SchemaError
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer import write_options
 from resilient_pq.writer.option_checks import shown_options
-from resilient_pq.writer.write_options import CreateKeywords, EncoderOptions
+from resilient_pq.writer.option_keywords import CreateKeywords
+from resilient_pq.writer.write_options import EncoderOptions
 
 PACKAGE = Path(rpq.__file__).parent
 FUNCTIONS: list[Callable[..., Any]] = [

@@ -195,9 +195,9 @@ def normalise(field: Field) -> Field:
     if field.dictionary is not None:
         values = normalise(field.dictionary)
         format, children = values.format, values.children
-    metadata = field.metadata
-    if format != field.format or field.dictionary is not None or children != field.children:
-        metadata = field.without_extension().metadata
+    if format == field.format and field.dictionary is None and children == field.children and not field.ordered:
+        return field
+    metadata = field.without_extension().metadata
     return replace(field, format=format, children=children, dictionary=None, ordered=False, metadata=metadata)
 
 

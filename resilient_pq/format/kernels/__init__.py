@@ -68,6 +68,10 @@ def described() -> str:
     return ", ".join(["native", *["avx2"] * (len(_chosen) > 1)]) if _chosen else "numpy"
 
 
+#: What describes chunks of one page in Thrift, and puts places of indexes into what is described. None without
+#: compiled kernels: then the structs of `format.file_metadata` do it, in the same bytes.
+FlatChunk: Any = next((module.FlatChunk for module in _chosen if hasattr(module, "FlatChunk")), None)
+
 if TYPE_CHECKING:
     from resilient_pq.format.kernels import reference as reference
     from resilient_pq.format.kernels.reference import *

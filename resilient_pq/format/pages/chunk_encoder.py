@@ -33,6 +33,7 @@ from resilient_pq.format.indexes.statistics import (
 )
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice, Choose, choose
+from resilient_pq.format.pages.flat_chunk import flat_chunk, is_flat
 from resilient_pq.format.pages.open_chunk import concatenate
 from resilient_pq.format.pages.page_encoder import EncodedPage, PageCut, cut_pages, data_page, dictionary_page
 from resilient_pq.format.pages.page_sums import PageSums, sums_of
@@ -71,6 +72,21 @@ class EncodedChunk:
     bloom_filter: bytes | None = None  # its bloom filter as stored; None without one
     digest: int | None = None  # xxh3-64 of the whole chunk, where its CRC32 may be that of another too
     page_sums: PageSums | None = None  # of its pages; None where they are not known
+
+    @property
+    def offset(self) -> int:
+        """Where its first page lies."""
+        return self.metadata.dictionary_page_offset or self.metadata.data_page_offset
+
+    @property
+    def codec(self) -> int:
+        """How its pages are compressed."""
+        return self.metadata.codec
+
+    @property
+    def uncompressed_size(self) -> int:
+        """Bytes of its pages before they were compressed, headers included."""
+        return self.metadata.total_uncompressed_size
 
     def place(self, offset: int) -> None:
         """Make all offsets absolute: the chunk's first byte lies at `offset`."""
@@ -117,12 +133,21 @@ def encode_chunk(
     options: ChunkOptions,
     side_by_side: SideBySide = one_by_one,
     choose: Choose = choose,
+    *,
+    flat: bool = False,
 ) -> EncodedChunk:
-    """The pages of `pieces`, which follow one another, as one column chunk."""
+    """The pages of `pieces`, which follow one another, as one column chunk; with `flat` of `flat_chunk` where it can.
+
+    That has the same bytes, and `FileLayout` says the same of it.
+    """
     data = concatenate(leaf, pieces)
     check_values(leaf, data)
     chosen = choose(leaf, data, options)
     built, by_dictionary = chosen.dictionary, None
+    cuts = cut_pages(leaf, data, built, options)
+    if flat and is_flat(leaf, options, cuts):
+        found: EncodedChunk = flat_chunk(leaf, data, chosen, cuts[0], options)
+        return found
     pages = _Pages()
     dictionary_at = dictionary_body = None
     if built is not None:
@@ -130,7 +155,6 @@ def encode_chunk(
         dictionary_body = memoryview(pages.parts[-1][-1])
         if not (isinstance(built.values, np.ndarray) and built.values.ndim == 1):
             by_dictionary = DictionaryBounds(leaf.node, built)
-    cuts = cut_pages(leaf, data, built, options)
     encode = partial(_encode_page, leaf, data, chosen, by_dictionary, options)
     made = side_by_side([partial(encode, cut) for cut in cuts])
     locations = [pages.add(page, cut.first_row) for cut, (page, _) in zip(cuts, made, strict=True)]

@@ -45,7 +45,9 @@ _DISTINCT_SHARE: Final = 32
 _DISTINCT_VALUES: Final = (1024, 4096)
 _DISTINCT_RUNS: Final = 32
 #: Fewer values are looked at as quickly as a sample of them.
-_DISTINCT_AT_LEAST: Final = 8192
+_DISTINCT_AT_LEAST: Final = 512
+#: No more than this part of the values is looked at: one fourth.
+_DISTINCT_MOST: Final = 4
 #: A first chunk of fewer values may be one that was closed early, unlike those that follow.
 _FEW_VALUES: Final = 1024
 #: Chance may show half as many pairs of equals as there should be, and the estimate be twice as large.
@@ -181,7 +183,7 @@ def _too_varied(leaf: Leaf, values: Values, worth: int, limit: int) -> bool:
     if count < _DISTINCT_AT_LEAST or fixed_width(leaf.node) == 0:
         return False
     least, most = _DISTINCT_VALUES
-    run = min(max(count // _DISTINCT_SHARE, least), most) // _DISTINCT_RUNS
+    run = min(max(count // _DISTINCT_SHARE, least), most, count // _DISTINCT_MOST) // _DISTINCT_RUNS
     # Half of the runs are enough where no value comes back in them, as in most columns that are varied.
     for starts in _spread_runs(count, run):
         entries, num_bytes, all_once = _expected_entries(values, starts, run)

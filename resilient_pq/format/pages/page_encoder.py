@@ -90,21 +90,18 @@ def dictionary_page(leaf: Leaf, entries: Values, chosen: Choice, options: ChunkO
 
 def data_page(leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut, options: ChunkOptions) -> EncodedPage:
     """The page of a part of a chunk's levels and values."""
-    maxima = leaf.max_repetition_level, leaf.max_definition_level
-    levels = [(found, maximum) for found, maximum in zip(cut.levels_of(data), maxima, strict=True) if found is not None]
     if options.version == 1:
-        return _data_page_v1(leaf, data, levels, chosen, cut, options)
-    return _data_page_v2(leaf, data, levels, chosen, cut, options)
+        return _data_page_v1(leaf, data, chosen, cut, options)
+    return _data_page_v2(leaf, data, chosen, cut, options)
 
 
-def _data_page_v1(
-    leaf: Leaf,
-    data: LeafData,
-    levels: Sequence[tuple[Levels, int]],
-    chosen: Choice,
-    cut: PageCut,
-    options: ChunkOptions,
-) -> EncodedPage:
+def _levels(leaf: Leaf, data: LeafData, cut: PageCut) -> list[tuple[Levels, int]]:
+    """The levels of a page, each kind with its largest one."""
+    maxima = leaf.max_repetition_level, leaf.max_definition_level
+    return [(found, maximum) for found, maximum in zip(cut.levels_of(data), maxima, strict=True) if found is not None]
+
+
+def _data_page_v1(leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut, options: ChunkOptions) -> EncodedPage:
     header = PageHeader(
         type=int(PageType.DATA_PAGE),
         uncompressed_page_size=0,
@@ -116,13 +113,21 @@ def _data_page_v1(
             repetition_level_encoding=int(options.level_encoding),
         ),
     )
-    parts = [_v1_levels(found, maximum, options.level_encoding) for found, maximum in levels]
+    content, packed = v1_content(leaf, data, chosen, cut, options)
+    return _page(header, options, content, packed=packed)
+
+
+def v1_content(
+    leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut, options: ChunkOptions
+) -> tuple[list[NDArray[np.uint8]], Any]:
+    """The levels and values of a page of version 1, and what the last part is compressed, where that is known."""
+    parts = [_v1_levels(found, maximum, options.level_encoding) for found, maximum in _levels(leaf, data, cut)]
     values = data.values
     if (known := _known(chosen, cut, data)) is not None:
-        return _page(header, options, [*parts, known.encoded], packed=known.compressed)
+        return [*parts, known.encoded], known.compressed
     if options.codec is not CompressionCodec.UNCOMPRESSED and _is_plain_text(values, chosen):
-        return _page(header, options, [plain.encode_behind(parts, values[cut.value : cut.value_end])])
-    return _page(header, options, [*parts, _encoded_values(leaf, data, chosen, cut)])
+        return [plain.encode_behind(parts, values[cut.value : cut.value_end])], None
+    return [*parts, _encoded_values(leaf, data, chosen, cut)], None
 
 
 def _known(chosen: Choice, cut: PageCut, data: LeafData) -> CompressedValues | None:
@@ -130,15 +135,8 @@ def _known(chosen: Choice, cut: PageCut, data: LeafData) -> CompressedValues | N
     return chosen.values if cut.value == 0 and cut.value_end == len(data.values) else None
 
 
-def _data_page_v2(
-    leaf: Leaf,
-    data: LeafData,
-    levels: Sequence[tuple[Levels, int]],
-    chosen: Choice,
-    cut: PageCut,
-    options: ChunkOptions,
-) -> EncodedPage:
-    parts = [rle.encode_levels(found, maximum) for found, maximum in levels]
+def _data_page_v2(leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut, options: ChunkOptions) -> EncodedPage:
+    parts = [rle.encode_levels(found, maximum) for found, maximum in _levels(leaf, data, cut)]
     repetition = len(parts[0]) if data.repetition_levels is not None else 0
     num_values = cut.entry_end - cut.entry
     header = PageHeader(

@@ -55,6 +55,14 @@ class PageSums:
         """The sum of one page, by its number in the chunk."""
         return PageSum(self.values[ordinal], self.are_hashes)
 
+    @property
+    def field(self) -> bytes:
+        """They as a field of an OffsetIndex, its last one."""
+        name, kind = _HASHES if self.are_hashes else _CRCS
+        # In text, as there are readers that take what they pass over for UTF-8.
+        said = name + b64encode(struct.pack(f"<{len(self)}{kind}", *self.values))
+        return _FIELD + varint_bytes(len(said)) + said
+
     @classmethod
     def of_index(cls, index: memoryview) -> PageSums | None:
         """The sums in a serialised OffsetIndex; None where there are none."""
@@ -91,12 +99,7 @@ def with_sums(index: OffsetIndex | None, sums: PageSums | None) -> bytes | None:
     if index is None:
         return None
     encoded = compact_protocol.encode(index)
-    if sums is None:
-        return encoded
-    name, kind = _HASHES if sums.are_hashes else _CRCS
-    # In text, as there are readers that take what they pass over for UTF-8.
-    said = name + b64encode(struct.pack(f"<{len(sums)}{kind}", *sums.values))
-    return encoded[: -len(_STOP)] + _FIELD + varint_bytes(len(said)) + said + _STOP
+    return encoded if sums is None else encoded[: -len(_STOP)] + sums.field + _STOP
 
 
 def needs_hashes(codec: int) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.errors import FileClosedError, UnsupportedError, Where, located
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import key_values
@@ -22,6 +21,9 @@ from resilient_pq.reader.filter.index_reader import IndexReader
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.row_groups import RowGroupReader
 from resilient_pq.units import counted
+
+if TYPE_CHECKING:
+    from resilient_pq.damage.lost_region import LostRegion
 
 T = TypeVar("T")
 

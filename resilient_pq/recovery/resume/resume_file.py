@@ -50,13 +50,8 @@ from resilient_pq.writer.creation import (
 )
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_writer import Resumed, Writer
-from resilient_pq.writer.write_options import (
-    CreateKeywords,
-    EncoderOptions,
-    ResumeKeywords,
-    known_options,
-    takes_options,
-)
+from resilient_pq.writer.option_keywords import CreateKeywords, ResumeKeywords, known_options, takes_options
+from resilient_pq.writer.write_options import EncoderOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,349 @@
+# What is said of a chunk of one data page of a column outside of lists, in Thrift. Included by `_native.pyx`.
+#
+# `format.pages.flat_chunk` fills it in; other chunks are described by the structs of `format.file_metadata`, which say
+# the same in the same bytes.
+
+cdef enum:
+    # Headers of fields: the distance from the field before in the upper half, the type in the lower.
+    NEXT_I32 = 0x15, NEXT_I64 = 0x16, NEXT_BINARY = 0x18, NEXT_LIST = 0x19, NEXT_STRUCT = 0x1C
+    ONE_STRUCT = 0x1C, ONE_BOOL = 0x11, ONE_BINARY = 0x18, ONE_I64 = 0x16  # headers of lists of one element
+    LONGEST_VARINT = 10
+
+
+cdef class Bytes:
+    """Bytes that grow at their end."""
+
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef int make_room(self, Py_ssize_t more) except -1:
+        cdef uint8_t* grown
+        if self.size + more > self.room:
+            self.room = 2 * (self.size + more) + 256
+            grown = <uint8_t*> realloc(self.data, self.room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+        return 0
+
+    cdef int byte(self, int value) except -1:
+        self.make_room(1)
+        self.data[self.size] = <uint8_t> value
+        self.size += 1
+        return 0
+
+    cdef int number(self, int header, int64_t value) except -1:
+        """A field of a signed integer, or an element of a list where `header` is -1."""
+        self.make_room(1 + LONGEST_VARINT)
+        if header >= 0:
+            self.data[self.size] = <uint8_t> header
+            self.size += 1
+        self.size += write_varint(self.data + self.size, (<uint64_t> value << 1) ^ <uint64_t> (value >> 63))
+        return 0
+
+    cdef int raw(self, bytes value) except -1:
+        cdef Py_ssize_t size = len(value)
+        self.make_room(size)
+        memcpy(self.data + self.size, <const char*> value, size)
+        self.size += size
+        return 0
+
+    cdef int binary(self, int header, bytes value) except -1:
+        self.make_room(1 + LONGEST_VARINT)
+        if header >= 0:
+            self.data[self.size] = <uint8_t> header
+            self.size += 1
+        self.size += write_varint(self.data + self.size, <uint64_t> len(value))
+        return self.raw(value)
+
+    cdef int list_of(self, int header, int kind, Py_ssize_t count) except -1:
+        self.byte(header)
+        if count < 15:
+            return self.byte(count << 4 | kind)
+        self.byte(0xF0 | kind)
+        self.make_room(LONGEST_VARINT)
+        self.size += write_varint(self.data + self.size, <uint64_t> count)
+        return 0
+
+    cdef bytes found(self):
+        return self.data[: self.size]
+
+
+cdef class FlatChunk:
+    """See `format.pages.flat_chunk`, which sets all of this."""
+
+    cdef public list buffers
+    cdef public Py_ssize_t size, uncompressed_size
+    cdef public uint32_t crc
+    cdef public bytes dictionary_header  # None without a dictionary
+    cdef public Py_ssize_t dictionary_size  # of its page, header included
+    cdef public bytes dictionary_copy  # None where it is too large
+    cdef public bytes page_header
+    cdef public list header_crcs
+    cdef public int physical_type, codec, encoding, dictionary_encoding
+    cdef public list encodings
+    cdef public bytes path  # field 3 of ColumnMetaData
+    cdef public Py_ssize_t num_values, null_count, nan_count, byte_array_bytes  # -1 where it says nothing
+    cdef public bytes low, high
+    cdef public bint low_is_exact, high_is_exact, has_column_index
+    cdef public bytes sums  # of its pages, as a field of its OffsetIndex
+    cdef public object bloom_filter, digest  # it has none
+    cdef readonly int64_t offset
+
+    def place(self, int64_t offset):
+        """The chunk's first byte lies at `offset`."""
+        self.offset = offset
+
+    def column_chunk(self, list pairs):
+        """Its ColumnChunk, with keys and values."""
+        cdef Bytes out = Bytes()
+        cdef bytes key, value
+        out.number(0x26, 0)
+        out.byte(NEXT_STRUCT)
+        out.number(NEXT_I32, self.physical_type)
+        out.list_of(NEXT_LIST, I32, len(self.encodings))
+        for encoding in self.encodings:
+            out.number(-1, encoding)
+        out.raw(self.path)
+        out.number(NEXT_I32, self.codec)
+        out.number(NEXT_I64, self.num_values)
+        out.number(NEXT_I64, self.uncompressed_size)
+        out.number(NEXT_I64, self.size)
+        out.list_of(NEXT_LIST, STRUCT, len(pairs))
+        for key, value in pairs:
+            out.binary(NEXT_BINARY, key)
+            out.binary(NEXT_BINARY, value)
+            out.byte(STOP)
+        out.number(NEXT_I64, self.offset + self.dictionary_size)
+        if self.dictionary_header is not None:
+            out.number(0x26, self.offset)
+            out.byte(NEXT_STRUCT)
+        else:
+            out.byte(0x3C)
+        self.put_statistics(out)
+        self.put_encoding_stats(out)
+        if self.byte_array_bytes >= 0:
+            out.byte(0x3C)
+            out.number(NEXT_I64, self.byte_array_bytes)
+            out.byte(STOP)
+        out.byte(STOP)
+        out.byte(STOP)
+        return out.found()
+
+    cdef int put_statistics(self, Bytes out) except -1:
+        cdef int last = 3
+        out.number(0x36, self.null_count)
+        if self.high is not None:
+            out.binary(0x28, self.high)
+            last = 5
+        if self.low is not None:
+            out.binary((6 - last) << 4 | BINARY, self.low)
+            last = 6
+        if self.high is not None:
+            out.byte((7 - last) << 4 | (TRUE if self.high_is_exact else FALSE))
+            last = 7
+        if self.low is not None:
+            out.byte((8 - last) << 4 | (TRUE if self.low_is_exact else FALSE))
+            last = 8
+        if self.nan_count >= 0:
+            out.number((9 - last) << 4 | I64, self.nan_count)
+        return out.byte(STOP)
+
+    cdef int put_encoding_stats(self, Bytes out) except -1:
+        cdef bint has_dictionary = self.dictionary_header is not None
+        out.list_of(NEXT_LIST, STRUCT, 1 + has_dictionary)
+        if has_dictionary:
+            out.number(NEXT_I32, 2)
+            out.number(NEXT_I32, self.dictionary_encoding)
+            out.number(NEXT_I32, 1)
+            out.byte(STOP)
+        out.number(NEXT_I32, 0)
+        out.number(NEXT_I32, self.encoding)
+        out.number(NEXT_I32, 1)
+        return out.byte(STOP)
+
+    cdef int put_offset_index(self, Bytes out) except -1:
+        """The fields of its OffsetIndex, without an end."""
+        out.byte(NEXT_LIST)
+        out.byte(ONE_STRUCT)
+        self.put_location(out, self.offset + self.dictionary_size, self.size - self.dictionary_size)
+        if self.byte_array_bytes >= 0:
+            out.byte(NEXT_LIST)
+            out.byte(ONE_I64)
+            out.number(-1, self.byte_array_bytes)
+        return 0
+
+    cdef int put_location(self, Bytes out, int64_t offset, Py_ssize_t size) except -1:
+        out.number(NEXT_I64, offset)
+        out.number(NEXT_I32, size)
+        out.number(NEXT_I64, 0)
+        return out.byte(STOP)
+
+    def offset_index(self):
+        """Its OffsetIndex, with the sums of its pages."""
+        cdef Bytes out = Bytes()
+        self.put_offset_index(out)
+        out.raw(self.sums)
+        out.byte(STOP)
+        return out.found()
+
+    def column_index(self):
+        """Its ColumnIndex; None where it has none."""
+        cdef Bytes out = Bytes()
+        cdef bint is_null = self.null_count == self.num_values
+        if not self.has_column_index:
+            return None
+        out.byte(NEXT_LIST)
+        out.byte(ONE_BOOL)
+        out.byte(TRUE if is_null else FALSE)
+        for bound in (b"", b"") if is_null else (self.low, self.high):
+            out.byte(NEXT_LIST)
+            out.byte(ONE_BINARY)
+            out.binary(-1, bound)
+        out.number(NEXT_I32, 1)  # ascending, as all orders of one page
+        out.byte(NEXT_LIST)
+        out.byte(ONE_I64)
+        out.number(-1, self.null_count)
+        if self.nan_count >= 0:
+            out.byte(0x39)
+            out.byte(ONE_I64)
+            out.number(-1, self.nan_count)
+        out.byte(STOP)
+        return out.found()
+
+    def copies(self):
+        """Its ChunkCopies."""
+        cdef Bytes out = Bytes()
+        cdef bint has_dictionary = self.dictionary_header is not None
+        out.byte(NEXT_STRUCT)
+        self.put_offset_index(out)
+        out.byte(STOP)
+        out.binary(NEXT_BINARY, self.dictionary_header + self.page_header if has_dictionary else self.page_header)
+        out.number(NEXT_I32, <int32_t> self.crc)
+        if has_dictionary:
+            out.byte(NEXT_STRUCT)
+            self.put_location(out, self.offset, self.dictionary_size)
+            if self.dictionary_copy is not None:
+                out.binary(NEXT_BINARY, self.dictionary_copy)
+        out.list_of((3 if not has_dictionary else 1 if self.dictionary_copy is not None else 2) << 4 | LIST, I32,
+                    len(self.header_crcs))
+        for crc in self.header_crcs:
+            out.number(-1, <int32_t> <uint32_t> crc)
+        out.byte(STOP)
+        return out.found()
+
+    @staticmethod
+    def header_of_page(int kind, Py_ssize_t size, Py_ssize_t stored_size, int64_t crc, Py_ssize_t count, int encoding):
+        """The header of a data page v1, or of a dictionary page, that has `count` values."""
+        cdef Bytes out = Bytes()
+        if not (0 <= size <= LARGEST_LENGTH and 0 <= stored_size <= LARGEST_LENGTH and 0 <= count <= LARGEST_LENGTH):
+            raise OverflowError("a page has more bytes or values than its header can tell")
+        out.number(NEXT_I32, kind)
+        out.number(NEXT_I32, size)
+        out.number(NEXT_I32, stored_size)
+        out.number(NEXT_I32, <int32_t> crc)
+        out.byte(NEXT_STRUCT if kind == 0 else 0x3C)  # field 5, or 7
+        out.number(NEXT_I32, count)
+        out.number(NEXT_I32, encoding)
+        if kind == 0:
+            out.number(NEXT_I32, 3)  # RLE, of both kinds of levels
+            out.number(NEXT_I32, 3)
+        out.byte(STOP)
+        out.byte(STOP)
+        return out.found()
+
+    @staticmethod
+    def with_index_places(bytes row_group, columns, offsets, int64_t column_index_at, int64_t offset_index_at, crc32):
+        """A row group with the places of its indexes, and the sums of these beside those of its chunks.
+
+        `columns` and `offsets` are the indexes of each chunk in Thrift, or None; each kind lies together from an offset on.
+        None where the row group is not as `FlatChunk` and `writer.described_chunk` write it: it is to be decoded then.
+        """
+        cdef Bytes out = Bytes()
+        cdef const uint8_t* data = <const uint8_t*> <const char*> row_group
+        cdef Py_ssize_t size = len(row_group), at = 1, end, chunk
+        cdef uint64_t count = 0
+        cdef int kind = 0, last
+        if size == 0 or data[0] != NEXT_LIST:
+            return None
+        at = list_start(data, size, at, 8, &kind, &count)
+        if kind != STRUCT or count != <uint64_t> len(columns) or len(columns) != len(offsets):
+            return None
+        put_run(out, data, 0, at)
+        for chunk in range(<Py_ssize_t> count):
+            column_index, offset_index = columns[chunk], offsets[chunk]
+            if size - at < 3 or data[at] != 0x26 or data[at + 1] != 0 or data[at + 2] != NEXT_STRUCT:
+                return None
+            sums = (b"-" if column_index is None else b"%08x" % crc32(column_index),
+                    b"-" if offset_index is None else b"%08x" % crc32(offset_index))
+            put_run(out, data, at, at + 3)
+            end = put_with_sums(out, data, size, at + 3, sums)
+            if end < 0 or end >= size or data[end] != STOP:
+                return None
+            last = 3
+            if offset_index is not None:
+                out.number(NEXT_I64, offset_index_at)
+                out.number(NEXT_I32, len(offset_index))
+                offset_index_at += len(offset_index)
+                last = 5
+            if column_index is not None:
+                out.number((6 - last) << 4 | I64, column_index_at)
+                out.number(NEXT_I32, len(column_index))
+                column_index_at += len(column_index)
+            out.byte(STOP)
+            at = end + 1
+        put_run(out, data, at, size)
+        return out.found()
+
+
+cdef int put_run(Bytes out, const uint8_t* data, Py_ssize_t start, Py_ssize_t end) except -1:
+    out.make_room(end - start)
+    memcpy(out.data + out.size, data + start, end - start)
+    out.size += end - start
+    return 0
+
+
+cdef Py_ssize_t put_with_sums(Bytes out, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, tuple sums) except -2:
+    """A ColumnMetaData with sums in its `rpq.crc32`, and where it ends; -1 where it is written otherwise."""
+    cdef Py_ssize_t copied = at, start, end
+    cdef uint64_t count = 0, length = 0
+    cdef int number = 0, kind = 0
+    while at < size and data[at] != STOP:
+        if data[at] >> 4 == 0:
+            return -1
+        number += data[at] >> 4
+        kind = data[at] & 0x0F
+        at += 1
+        if number != 8 or kind != LIST:
+            at = value_end(data, size, at, kind, 16)
+            continue
+        at = list_start(data, size, at, 8, &kind, &count)
+        if kind != STRUCT:
+            return -1
+        while count:
+            count -= 1
+            end = struct_end(data, size, at, 8)
+            if end - at < 12 or memcmp(data + at, b"\x18\x09rpq.crc32\x18", 12) != 0:
+                at = end
+                continue
+            start = at + 12
+            if not read_varint(data, size, &start, 32, &length) or start + <Py_ssize_t> length + 1 != end:
+                return -1
+            text = (data + start)[: <Py_ssize_t> length].split(b":")
+            if len(text) != 4:
+                return -1
+            for part in text:
+                if part != b"-" and (len(part) != 8 or part.strip(b"0123456789abcdef")):
+                    return -1
+            put_run(out, data, copied, at + 12)
+            out.binary(-1, b":".join((text[0], *sums, text[3])))
+            copied = start + <Py_ssize_t> length
+            at = end
+    if at >= size:
+        return -1
+    put_run(out, data, copied, at + 1)
+    return at + 1

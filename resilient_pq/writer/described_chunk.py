@@ -1,0 +1,109 @@
+"""What records and footers say of a column chunk that is in its place, in Thrift. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from resilient_pq.checksum import crc32, signed
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.kernels.integers import varint_bytes
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
+from resilient_pq.format.pages.page_sums import with_sums
+from resilient_pq.format.resilience_records import MAX_DICTIONARY_COPY, ChunkCopies
+
+#: Thrift's compact protocol: the first field of a struct, which is a list or a struct; a list in the field after that.
+_FIRST_LIST, _FIRST_STRUCT, _NEXT_LIST, _STOP = b"\x19", b"\x1c", b"\x19", b"\0"
+#: The header of a list of structs: their number in the upper half, unless it follows.
+_STRUCTS, _SHORT_LIST, _LONG_LIST = 0x0C, 15, b"\xfc"
+#: A struct that begins with a list of no structs.
+_NO_COLUMNS: Final = 2
+
+
+class Described:
+    """A chunk of structs, which `chunk_encoder` made, or which a recovery took from another file."""
+
+    def __init__(self, chunk: EncodedChunk, filter_offset: int) -> None:
+        """Tell of a chunk whose bloom filter lies at an offset, if it has one."""
+        self._chunk, self._metadata = chunk, chunk.metadata
+        bloom = None
+        if chunk.bloom_filter is not None:
+            bloom = crc32(chunk.bloom_filter)
+            self._metadata.bloom_filter_offset = filter_offset
+            self._metadata.bloom_filter_length = len(chunk.bloom_filter)
+        self._metadata.key_value_metadata = [
+            *(pair for pair in self._metadata.key_value_metadata or () if not pair.key.startswith("rpq.")),
+            *ChunkSums(chunk.crc, bloom=bloom, xxh3=chunk.digest).pairs,
+        ]
+
+    @staticmethod
+    def of(chunk: Any, filter_offset: int) -> Described | DescribedFlat:
+        """A chunk of either kind."""
+        return Described(chunk, filter_offset) if isinstance(chunk, EncodedChunk) else DescribedFlat(chunk)
+
+    def column_chunk(self, *pairs: tuple[str, str]) -> bytes:
+        """Its ColumnChunk, with further keys and values."""
+        self._metadata.key_value_metadata = [
+            *(self._metadata.key_value_metadata or ()),
+            *(KeyValue(key, value) for key, value in pairs),
+        ]
+        return compact_protocol.encode(ColumnChunk(meta_data=self._metadata))
+
+    def copies(self) -> bytes:
+        """Its ChunkCopies."""
+        chunk = self._chunk
+        body, sums = chunk.dictionary_body, chunk.page_sums
+        hashes = sums.values if sums is not None and sums.are_hashes else None
+        return compact_protocol.encode(
+            ChunkCopies(
+                offset_index=chunk.offset_index,
+                page_headers=chunk.headers,
+                crc32=signed(chunk.crc),
+                dictionary_page=chunk.dictionary_page,
+                dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
+                header_crcs=chunk.header_crcs,
+                page_hashes=None if hashes is None else [signed(value, 64) for value in hashes],
+            )
+        )
+
+    def column_index(self) -> bytes | None:
+        """Its ColumnIndex; None where it has none."""
+        index = self._chunk.column_index
+        return None if index is None else compact_protocol.encode(index)
+
+    def offset_index(self) -> bytes | None:
+        """Its OffsetIndex, with the sums of its pages; None where it has none."""
+        return with_sums(self._chunk.offset_index, self._chunk.page_sums)
+
+
+class DescribedFlat:
+    """A chunk of `format.pages.flat_chunk`."""
+
+    def __init__(self, chunk: Any) -> None:
+        """Tell of a chunk, which has no bloom filter."""
+        self.copies, self.column_index, self.offset_index = chunk.copies, chunk.column_index, chunk.offset_index
+        self._chunk = chunk
+
+    def column_chunk(self, *pairs: tuple[str, str]) -> bytes:
+        """Its ColumnChunk, with further keys and values."""
+        sums = [(b"rpq.crc32", b"%08x:-:-:-" % self._chunk.crc)]
+        found: bytes = self._chunk.column_chunk([*sums, *((key.encode(), value.encode()) for key, value in pairs)])
+        return found
+
+
+def with_columns(row_group: RowGroup, columns: Sequence[bytes]) -> bytes:
+    """A row group whose columns are in Thrift already."""
+    return _FIRST_LIST + _structs(columns) + compact_protocol.encode(row_group)[_NO_COLUMNS:]
+
+
+def row_group_record(row_group: RowGroup, columns: Sequence[bytes], copies: Sequence[bytes]) -> bytes:
+    """A RowGroupRecord of them."""
+    return _FIRST_STRUCT + with_columns(row_group, columns) + _NEXT_LIST + _structs(copies) + _STOP
+
+
+def _structs(structs: Sequence[bytes]) -> bytes:
+    count = len(structs)
+    start = bytes([count << 4 | _STRUCTS]) if count < _SHORT_LIST else _LONG_LIST + varint_bytes(count)
+    return start + b"".join(structs)
