@@ -37,7 +37,7 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "recover": ("recover_verb", "Write what is whole of a damaged file to a new file."),
     "seal": ("seal_verb", "Give a file of another writer checksums and records."),
     "protect": ("parity.protect_verb", "Write parity beside files, for `rpq repair`."),
-    "repair": ("parity.repair_verb", "Rebuild a file from its sidecar, bit for bit."),
+    "repair": ("parity.repair_verb", "Rebuild a file from its parity, bit for bit."),
     "scrub": ("parity.scrub_verb", "Prove that objects are as they were, within a budget."),
     "metadata": ("metadata_verb", "Write the summary of a folder of Parquet files."),
     "uploads list": ("uploads.listing", "List uploads that were left open, oldest first."),

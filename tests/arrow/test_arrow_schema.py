@@ -71,13 +71,6 @@ PLAIN = {
     pa.list_(pa.dictionary(pa.int8(), pa.string_view(), ordered=True)): pa.list_(pa.string()),
 }
 
-#: The plain type is stored with the name of the form, inside of a dictionary, too: old versions of pyarrow know no views.
-STORED_WITH_A_FORM = {
-    pa.list_(pa.dictionary(pa.int8(), pa.string_view(), ordered=True)): pa.list_(
-        pa.dictionary(pa.int8(), pa.string(), ordered=True)
-    )
-}
-
 #: Types that pyarrow does not give back as they were written, but we do.
 RESTORED_BY_US_ALONE = {
     pa.time32("s"),
@@ -151,7 +144,7 @@ def test_types_without_a_stored_schema_are_those_of_pyarrow(kind: pa.DataType) -
 def test_pyarrow_reads_our_stored_schema(kind: pa.DataType) -> None:
     schema = pa.schema([pa.field("column", kind, metadata={"k": "v"})], metadata={"pandas": "index"})
     found = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encode_arrow_schema(schema))))
-    expected = kind if pa.types.is_dictionary(kind) else STORED_WITH_A_FORM.get(kind, PLAIN.get(kind, kind))
+    expected = kind if pa.types.is_dictionary(kind) else PLAIN.get(kind, kind)
     assert found.field(0).type == expected
     assert found.field(0).metadata[b"k"] == b"v"
     assert found.metadata == {b"pandas": b"index"}  # where pyarrow looks for the index of a DataFrame

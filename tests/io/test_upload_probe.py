@@ -124,7 +124,7 @@ async def test_credentials_that_may_not_list_parts(caplog: pytest.LogCaptureFixt
     for _ in range(2):
         await sink.write(DATA)
         assert await sink.commit() is StoredState.STORED
-    assert caplog.text.count("whoever goes on with it needs to list parts") == 1
+    assert caplog.text.count("resuming it needs the right to list parts") == 1
     await sink.abort()
 
 

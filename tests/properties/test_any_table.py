@@ -37,11 +37,17 @@ def round_trip(ways: Any, encodings: Any, written: Any, read_back: Any, assert_s
         assert_same(read_back(data), table)
         _assert_encodings(data, way)
         assert asyncio.run(_check(data)).findings == ()
-        if not any(_beyond_pyarrow(field.type) for field in table.schema):
+        if not any(_beyond_pyarrow(field.type) for field in table.schema) and not _is_delta_of_dictionary(table, way):
             theirs = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True).read()
             assert exact(theirs) == exact(table)
 
     return check
+
+
+def _is_delta_of_dictionary(table: pa.Table, way: dict[str, Any]) -> bool:
+    """Whether an encoding was asked for that pyarrow does not read into a dictionary."""
+    columns = (field.name for field in table.schema if pa.types.is_dictionary(field.type))
+    return any(way["encodings"][name].startswith("DELTA") for name in columns)
 
 
 #: What the same rows may come as.

@@ -157,6 +157,7 @@ async def test_json(small: Any) -> None:
         "pages_decoded",
         "blocks_damaged",
         "blocks_repairable",
+        "parity_blocks",
     ]
     assert document["schema_version"] == 1
     assert list(document["findings"][0]) == [

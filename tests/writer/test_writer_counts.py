@@ -184,7 +184,7 @@ async def test_a_full_file_is_completed_and_says_what_is_not_in_it(
     with pytest.raises(FileFullError, match="the file is full") as caught:
         await _write_sevens((store, "file"), starts, opened)
     writer, given = opened[0], next(starts)
-    assert caught.value.hint == "go on in a new file" and caught.value.where.key == "memory:file"
+    assert caught.value.hint == "continue in a new file" and caught.value.where.key == "memory:file"
     assert writer.closed and writer.num_rows == writer.num_rows_stored
     groups = await row_groups_of(store)
     assert set(groups) == {10} and sum(groups) == writer.num_rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -21,6 +22,10 @@ from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
 #: Metadata of a column, or an element of one: the form of its type, of which the plain one is stored.
 _FORM_KEY: Final = b"rpq.form"
+#: The same of a dictionary within a column: the format of its indices, and whether its order means something.
+_DICTIONARY_KEY: Final = b"rpq.dictionary"
+_FORM_KEYS: Final = (_FORM_KEY, _DICTIONARY_KEY)
+_DICTIONARY: Final = re.compile("([cCsSiIlL])(:ordered)?")
 #: The digits that decimals of each width have at most.
 _DIGITS: Final = {32: 9, 64: 18, 256: 76}
 
@@ -28,10 +33,11 @@ _DIGITS: Final = {32: 9, 64: 18, 256: 76}
 def encode_arrow_schema(arrow: object) -> str:
     """The value to store under ``ARROW:schema``.
 
-    Dictionaries are stored as pyarrow stores them. Of views, list views and narrow decimals the plain types are stored,
-    with metadata that say what they were: pyarrow 14 opens no file with a view in this place, pyarrow 17 none with a
-    narrow decimal, and Polars 2.1 ends with a panic at a list view. Metadata of the schema itself stay in it: pyarrow
-    looks for those of pandas here and nowhere else.
+    Dictionaries are stored as pyarrow stores them. Of those within lists and structs, of which pyarrow 26 reads one row
+    group at most, of views, list views and narrow decimals the plain types are stored, with metadata that say what they
+    were: pyarrow 14 opens no file with a view in this place, pyarrow 17 none with a narrow decimal, and Polars 2.1 ends
+    with a panic at a list view. Metadata of the schema itself stay in it: pyarrow looks for those of pandas here and
+    nowhere else.
     """
     schema = replace(_in_plain_forms(Field.of(arrow)), nullable=False).to_c()
     message = io.BytesIO()
@@ -41,7 +47,7 @@ def encode_arrow_schema(arrow: object) -> str:
     return base64.b64encode(message.getvalue()).decode("ascii")
 
 
-def _in_plain_forms(field: Field) -> Field:
+def _in_plain_forms(field: Field, depth: int = 0) -> Field:
     """The field as every version of pyarrow reads it; `_in_its_form` is the inverse."""
     values = field.dictionary or field
     plain = plain_format(values)
@@ -49,22 +55,34 @@ def _in_plain_forms(field: Field) -> Field:
     if plain != values.format:
         form = str(values.decimal[2]) if values.kind == "d" else values.kind
         metadata = (*metadata, (_FORM_KEY, form.encode()))
-    values = replace(values, format=plain, children=tuple(map(_in_plain_forms, values.children)))
-    return replace(values if field.dictionary is None else replace(field, dictionary=values), metadata=metadata)
+    values = replace(values, format=plain, children=tuple(_in_plain_forms(each, depth + 1) for each in values.children))
+    if field.dictionary is None:
+        return replace(values, metadata=metadata)
+    if depth <= 1:  # a column
+        return replace(field, dictionary=values, metadata=metadata)
+    indices = field.format + (":ordered" if field.ordered else "")
+    metadata = (*metadata, (_DICTIONARY_KEY, indices.encode()))
+    return replace(values, name=field.name, nullable=field.nullable, metadata=metadata)
 
 
 def _in_its_form(stored: Field) -> Field:
-    form = dict(stored.metadata).get(_FORM_KEY, b"").decode("ascii", "replace")
-    if not form:
+    said = {key: value.decode("ascii", "replace") for key, value in stored.metadata if key in _FORM_KEYS}
+    if not said:
         return stored
-    values = stored.dictionary or stored
+    form, values = said.get(_FORM_KEY, ""), stored.dictionary or stored
     if PLAIN_FORMATS.get(form) == values.format:
         values = replace(values, format=form)
     elif values.kind == "d" and form in ("32", "64"):
         precision, scale, _ = values.decimal
         values = replace(values, format=f"d:{precision},{scale},{form}")
-    stored = values if stored.dictionary is None else replace(stored, dictionary=values)
-    return replace(stored, metadata=tuple(pair for pair in stored.metadata if pair[0] != _FORM_KEY))
+    indices = _DICTIONARY.fullmatch(said.get(_DICTIONARY_KEY, ""))
+    if stored.dictionary is not None:
+        stored = replace(stored, dictionary=values)
+    elif indices is not None:
+        stored = replace(values, format=indices[1], children=(), dictionary=values, ordered=indices[2] is not None)
+    else:
+        stored = values
+    return replace(stored, metadata=tuple(pair for pair in stored.metadata if pair[0] not in _FORM_KEYS))
 
 
 def is_stored_schema(text: str, num_columns: int) -> bool:
