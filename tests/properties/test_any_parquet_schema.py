@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
+from resilient_pq.arrow.intervals import MonthDayNano
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.logical import Decimal, Integer, Time, Timestamp, TimeUnit
@@ -58,6 +59,12 @@ def _octets(width: int) -> st.SearchStrategy[bytes]:
 
 _BYTES = st.binary(max_size=5) | st.sampled_from([b"", b"\xff" * 70])
 _TEXT = st.text(max_size=5) | st.sampled_from(["", "ä" * 40])
+_INTERVALS = st.builds(
+    MonthDayNano,
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**32 - 1).map(lambda milliseconds: milliseconds * 10**6),
+)
 _MILLIS, _MICROS, _NANOS = TimeUnit.MILLIS, TimeUnit.MICROS, TimeUnit.NANOS
 
 #: Every physical type under every annotation that it may carry, with values.
@@ -85,7 +92,7 @@ LEAVES: list[tuple[Type, int | None, logical.Logical | None, st.SearchStrategy[A
     *((Type.BYTE_ARRAY, None, each, _TEXT) for each in (logical.STRING, logical.ENUM, logical.JSON)),
     *((Type.BYTE_ARRAY, None, Decimal(p, s), _decimals(p, s)) for p, s in ((1, 1), (19, 2), (38, 0), (76, 40))),
     *((FIXED, width, None, _octets(width)) for width in (1, 5, 80)),
-    (FIXED, 12, logical.INTERVAL, _octets(12)),
+    (FIXED, 12, logical.INTERVAL, _INTERVALS),
     (FIXED, 2, logical.FLOAT16, st.floats(width=16)),
     *((FIXED, width, Decimal(p, s), _decimals(p, s)) for width, p, s in (
         (1, 2, 0), (4, 9, 3), (5, 9, 3), (8, 18, 0), (9, 18, 0), (16, 38, 10), (20, 38, 1), (32, 76, 76))),
@@ -197,11 +204,11 @@ def _exact(value: Any, text: Callable[[str], Any] = str) -> Any:
 
 def _beyond_pyarrow(node: Node) -> bool:
     """Whether pyarrow refuses the node: a list or map that is repeated itself, which LogicalTypes.md forbids,
-    and small decimals of more than sixteen bytes.
+    and small decimals of more than sixteen bytes; or gives other values: bytes for an interval.
     """
     if isinstance(node, Primitive):
         decimal128 = isinstance(node.logical, Decimal) and node.logical.precision <= 38
-        return decimal128 and (node.type_length or 0) > 16
+        return node.logical == logical.INTERVAL or (decimal128 and (node.type_length or 0) > 16)
     repeated = node.repetition is REPEATED and node.logical is not None
     return repeated or any(map(_beyond_pyarrow, node.children))
 
