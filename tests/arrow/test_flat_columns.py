@@ -112,7 +112,7 @@ def agree(data: bytes, *, verify: bool = True) -> Any:
 
 def _bits(array: pa.Array) -> pa.Array:
     """A NaN equals none."""
-    widths = {pa.float32(): pa.uint32(), pa.float64(): pa.uint64()}
+    widths = {pa.float16(): pa.uint16(), pa.float32(): pa.uint32(), pa.float64(): pa.uint64()}
     return array.view(widths[array.type]) if array.type in widths else array
 
 
