@@ -117,8 +117,7 @@ async def protected_digest(source: PinnedObject) -> str | None:
     if sidecar is None:
         return None
     member = sidecar.index.members[sidecar.member_number(source.key)]
-    is_bound = member.etag is not None and (member.etag, member.size) == (source.info.etag, source.info.size)
-    return member.digest if is_bound else None
+    return member.digest if member.is_of(source.info) else None
 
 
 async def _damage_of_sidecar(source: PinnedObject) -> str | None:

@@ -12,7 +12,6 @@ from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.parity.group_shape import SMALL_BLOCK_BYTES
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.protected_file import ProtectedFile
 from resilient_pq.parity.sidecar import Sidecar
 
@@ -39,10 +38,8 @@ class HealedStore(SubstituteStore):
 
     def __init__(self, store: ReadStore, info: ObjectInfo, file: ProtectedFile) -> None:
         """`find` is the way to get one."""
-        member = file.parity.index.members[file.number]
-        super().__init__(store, info, member.size)
-        bound = info.etag is not None and (info.etag, info.size) == (member.etag, member.size)
-        self.is_bound = bound or file.parity.is_inline
+        super().__init__(store, info, file.parity.index.members[file.number].size)
+        self.is_bound = file.is_of(info)
         self.file = file
 
     @classmethod
@@ -62,9 +59,7 @@ class HealedStore(SubstituteStore):
         if beside is not None and beside.is_bound:
             return beside
         found = await find_inline(source, thorough=thorough) if inside else None
-        if found is None:
-            return beside
-        return cls(store, info, ProtectedFile(found, ProtectedBytes(found.index, [source]), 0))
+        return beside if found is None else cls(store, info, ProtectedFile.inside(found))
 
     @classmethod
     async def _beside(cls, store: ReadStore, info: ObjectInfo, source: PinnedObject) -> HealedStore | None:
@@ -72,13 +67,12 @@ class HealedStore(SubstituteStore):
             sidecar = await Sidecar.beside(store, info.key)
             if sidecar is None:
                 return None
-            data = await sidecar.members(store, info.key, source)
+            return cls(store, info, await ProtectedFile.beside(sidecar, store, info.key, source))
         except (FormatError, StoreError) as error:  # what is damaged is the error then
             if isinstance(error, StoreError) and error.status not in range(400, 500):
                 raise  # a server that refuses the name, as of a presigned URL, says that nothing can be had
             log.info("%s: no sidecar can be used: %s", store.url_of(info.key), error.message)
             return None
-        return cls(store, info, ProtectedFile(sidecar, data, sidecar.member_number(info.key)))
 
     async def examine(self) -> ExaminedBlocks:
         """Compare all blocks of the object with their checksums, or with the copy in a sidecar."""

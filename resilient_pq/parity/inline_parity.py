@@ -26,7 +26,6 @@ from resilient_pq.parity.group_record import LAST_FLAG, SIDECAR_FLAG, GroupRecor
 from resilient_pq.parity.group_repair import ReadParity
 from resilient_pq.parity.group_shape import MAX_SHARD_BYTES
 from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.protected_file import ProtectedFile
 from resilient_pq.parity.reed_solomon import MAX_PARITY
 from resilient_pq.parity.sidecar import Sidecar, file_name
@@ -153,7 +152,7 @@ class _Search:
         found = self.found()
         if found is None:
             return await self._source.read(ByteRange(min(place.start, self.size), min(place.end, self.size)))
-        return await ProtectedFile(found, ProtectedBytes(found.index, [self._source]), 0).read(place)
+        return await ProtectedFile.inside(found).read(place)
 
     async def take_all(self, places: Sequence[ByteRange]) -> None:
         """Read the records of the groups whose parity lies in these places."""

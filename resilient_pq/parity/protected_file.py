@@ -17,9 +17,11 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
     parse_header,
 )
+from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.parity.group_encoder import GroupEncoder
 from resilient_pq.parity.group_record import LAST_FLAG
 from resilient_pq.parity.group_repair import GroupRepair, ReadParity
+from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
 from resilient_pq.parity.sidecar_index import padded
@@ -58,6 +60,22 @@ class ProtectedFile:
         ]
         self._last_parity: bytes | None = None
         self._last_damaged = 0
+
+    @classmethod
+    def inside(cls, parity: Sidecar) -> ProtectedFile:
+        """A file with the parity that lies in it."""
+        return cls(parity, ProtectedBytes(parity.index, [parity.source]), 0)
+
+    @classmethod
+    async def beside(
+        cls, sidecar: Sidecar, store: ReadStore, key: str, source: PinnedObject | None = None
+    ) -> ProtectedFile:
+        """A file with its sidecar; `source` is the file where its version is known."""
+        return cls(sidecar, await sidecar.members(store, key, source), sidecar.member_number(key))
+
+    def is_of(self, info: ObjectInfo) -> bool:
+        """Whether the parity was made of this version of the file, as far as ETag and size tell."""
+        return self.parity.is_inline or self.parity.index.members[self.number].is_of(info)
 
     @property
     def digest(self) -> str:

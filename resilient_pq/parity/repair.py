@@ -30,7 +30,6 @@ from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.parity.protected_bytes import ProtectedBytes
 from resilient_pq.parity.protected_file import ProtectedFile
 from resilient_pq.parity.sidecar import Sidecar
 
@@ -241,8 +240,8 @@ async def _protected_files(store: ReadStore, key: str) -> AsyncGenerator[Protect
         for file in await _inside(source):
             yield file
         raise
-    beside = [] if sidecar is None else [await _with_sidecar(sidecar, store, key, source)]
-    bound = [file for file in beside if source is not None and HealedStore(store, source.info, file).is_bound]
+    beside = [] if sidecar is None else [await ProtectedFile.beside(sidecar, store, key, source)]
+    bound = [file for file in beside if source is not None and file.is_of(source.info)]
     for file in bound:
         yield file
     for file in await _inside(source):
@@ -254,17 +253,11 @@ async def _protected_files(store: ReadStore, key: str) -> AsyncGenerator[Protect
 async def _inside(source: PinnedObject | None) -> list[ProtectedFile]:
     """A file with its own parity, if it is there and has any."""
     inside = None if source is None else await find_inline(source, thorough=True)
-    return [] if inside is None else [ProtectedFile(inside, ProtectedBytes(inside.index, [source]), 0)]
+    return [] if inside is None else [ProtectedFile.inside(inside)]
 
 
 async def _named(sidecar: Sidecar, store: ReadStore, key: str) -> AsyncGenerator[ProtectedFile, None]:
-    yield await _with_sidecar(sidecar, store, key)
-
-
-async def _with_sidecar(
-    sidecar: Sidecar, store: ReadStore, key: str, source: PinnedObject | None = None
-) -> ProtectedFile:
-    return ProtectedFile(sidecar, await sidecar.members(store, key, source), sidecar.member_number(key))
+    yield await ProtectedFile.beside(sidecar, store, key)
 
 
 async def _rebuild(file: ProtectedFile) -> None:
@@ -303,17 +296,23 @@ async def _repaired(file: ProtectedFile, digest: str) -> AsyncGenerator[memoryvi
         async for piece in pieces:
             made.update(piece)
             yield piece
-    if digest and made.hexdigest() != digest:
+    _check_digest(file, made.hexdigest(), digest)
+
+
+async def _digest(file: ProtectedFile, digest: str) -> str:
+    """The digest of the file as it was written, which must be the one given; an empty one fits any."""
+    made = xxhash.xxh3_128()
+    async with aclosing(file.pieces(file.place)) as pieces:
+        async for piece in pieces:
+            made.update(piece)
+    _check_digest(file, made.hexdigest(), digest)
+    return made.hexdigest()
+
+
+def _check_digest(file: ProtectedFile, made: str, digest: str) -> None:
+    if digest and made != digest:
         raise RepairError(
             "the blocks are whole, and the file is not the one that the sidecar was made of",
             where=Where(key=file.parity.source.url),
             hint="make a new sidecar with rpq protect",
         )
-
-
-async def _digest(file: ProtectedFile, digest: str) -> str:
-    made = xxhash.xxh3_128()
-    async with aclosing(_repaired(file, digest)) as pieces:
-        async for piece in pieces:
-            made.update(piece)
-    return made.hexdigest()

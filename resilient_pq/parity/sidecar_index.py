@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError
+from resilient_pq.io import ObjectInfo
 from resilient_pq.parity.group_shape import BLOCK_BYTES
 from resilient_pq.units import KiB
 
@@ -46,6 +47,10 @@ class Member:
     size: int
     etag: str | None
     digest: str
+
+    def is_of(self, info: ObjectInfo) -> bool:
+        """Whether it is this version of an object, as far as ETag and size tell."""
+        return self.etag is not None and (self.etag, self.size) == (info.etag, info.size)
 
 
 @dataclass(frozen=True)  # no slots: its places are made once
