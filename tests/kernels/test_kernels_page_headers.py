@@ -78,7 +78,7 @@ def chunks(draw: st.DrawFn) -> bytes:
 def understood(data: bytes, num_values: int | None) -> Any:
     """The table by the full reader, with where the headers and bodies lie."""
     pages = list(pages_of(memoryview(data), 0, num_values))
-    table = np.array(PageTable.of(pages).rows, np.int64).reshape(-1, PageField.WIDTH)
+    table = np.array(PageTable.of(pages).rows, np.int64).reshape(-1, PageField.COUNT)
     for row, page in zip(table, pages, strict=True):
         row[PageField.HEADER] = page.offset
         row[PageField.BODY] = page.offset + len(page.header_bytes)
@@ -117,7 +117,7 @@ def _v1(
 
 def test_headers_by_hand(kernels: ModuleType) -> None:
     assert kernels.page_headers(_v1(), -1).tolist() == [[0, 17, 1, 1, 0, -1, 1, 0, 3, 3, -1, -1, 1]]
-    assert kernels.page_headers(b"", -1).shape == (0, PageField.WIDTH)
+    assert kernels.page_headers(b"", -1).shape == (0, PageField.COUNT)
     assert kernels.page_headers(_v1() * 3, 2)[:, PageField.HEADER].tolist() == [0, 18]
 
 

@@ -46,7 +46,7 @@ def _run(
         buffer += levels + body
         rows.append([start, len(buffer), len(entries), first, second])
         buffer += b"?"
-    return buffer, np.array(rows, np.int64).reshape(len(rows), PagePart.WIDTH)
+    return buffer, np.array(rows, np.int64).reshape(len(rows), PagePart.COUNT)
 
 
 @st.composite
@@ -178,7 +178,7 @@ def _spans(pages: list[list[bool]], bodies: list[bytes]) -> tuple[bytes, NDArray
     for flags, body in zip(pages, bodies, strict=True):
         rows.append([len(buffer), len(buffer) + len(body), len(flags), sum(flags)])
         buffer += body + b"??"
-    return buffer, np.array(rows, np.int64).reshape(len(rows), PageSpan.WIDTH)
+    return buffer, np.array(rows, np.int64).reshape(len(rows), PageSpan.COUNT)
 
 
 def _flags(pages: list[list[bool]], slot: int) -> NDArray[np.bool_]:

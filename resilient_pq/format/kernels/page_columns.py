@@ -38,7 +38,7 @@ class PageField:
     #: 0 where a data page v2 says that its values are not compressed, else 1.
     IS_COMPRESSED: Final = 12
     #: How many columns there are.
-    WIDTH: Final = 13
+    COUNT: Final = 13
 
 
 class PagePart:
@@ -55,7 +55,7 @@ class PagePart:
     #: Bytes of its definition levels; likewise.
     DEFINITION_BYTES: Final = 4
     #: How many columns there are.
-    WIDTH: Final = 5
+    COUNT: Final = 5
 
 
 class PageSpan:
@@ -70,7 +70,7 @@ class PageSpan:
     #: Places that have a value.
     NUM_PRESENT: Final = 3
     #: How many columns there are.
-    WIDTH: Final = 4
+    COUNT: Final = 4
 
 
 class ChunkField:

@@ -46,7 +46,7 @@ def page_headers(chunk: BytesLike, num_values: int) -> NDArray[np.int64]:
         if row[PageField.TYPE] in (_DATA_PAGE, _DATA_PAGE_V2):
             found += row[PageField.NUM_VALUES]
         rows.append(row)
-    return np.array(rows, np.int64).reshape(len(rows), PageField.WIDTH)
+    return np.array(rows, np.int64).reshape(len(rows), PageField.COUNT)
 
 
 def _header(data: memoryview, at: int) -> list[int]:

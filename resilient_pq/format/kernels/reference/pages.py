@@ -52,7 +52,7 @@ def page_levels(
     """
     data = octets(buffer).data
     max_definition, max_repetition, slot_level = maxima
-    spans = np.empty((len(pages), PageSpan.WIDTH), np.int64)
+    spans = np.empty((len(pages), PageSpan.COUNT), np.int64)
     entry = 0
     for row, (begin, end, count, repetition_bytes, definition_bytes) in zip(spans, pages.tolist(), strict=True):
         if not 0 <= begin <= end <= len(data) or count < 0:
