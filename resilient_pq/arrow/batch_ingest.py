@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import compress, pairwise
 from typing import Any, Final
 
@@ -67,6 +68,7 @@ class Ingest:
         self.schema = schema
         self.field = normalise(field)
         self._stored = field
+        self._last_paths: tuple[Field, list[tuple[int, Fit, Way]]] | None = None
 
     @classmethod
     def from_schema(cls, schema: object) -> Ingest:
@@ -78,7 +80,11 @@ class Ingest:
             columns = tuple(arrow_field_of(node) for node in schema.root.children)
             return cls(schema, Field("", "+s", False, columns))
         field = Field.of(schema)
-        return cls(schema_from_arrow(field), field)
+        known: Ingest | None = getattr(field, "_ingest", None)
+        if known is None:
+            known = cls(schema_from_arrow(field), field)
+            object.__setattr__(field, "_ingest", known)
+        return known
 
     @classmethod
     def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:
@@ -104,13 +110,13 @@ class Ingest:
         """The normalised Arrow schema, a nanoarrow `CSchema`."""
         return self.field.to_c()
 
-    @property
+    @cached_property
     def encoded_schema(self) -> str:
         """The value to store under ``ARROW:schema``."""
         return encode_arrow_schema(self._stored)
 
-    @property
-    def metadata(self) -> dict[str, str]:
+    @cached_property
+    def metadata(self) -> Mapping[str, str]:
         """The Arrow schema's key-value metadata that is text, such as the one of pandas."""
         pairs = ((key.decode("utf-8", "replace"), value) for key, value in self.field.metadata)
         return {key: value.decode() for key, value in pairs if _is_text(value)}
@@ -127,9 +133,16 @@ class Ingest:
                 raise SchemaError("the rows are those of other leaves")
             return iter([data] if data.num_rows else [])
         source = open_source(data, self.field)
-        columns = fit_columns(self.field, self.schema.root.children, source.field)
-        paths = [(position, fit, way) for position, fit in columns for way in ways(fit)]
-        return self._batches(source, paths, batch_bytes)
+        return self._batches(source, self._paths(source.field), batch_bytes)
+
+    def _paths(self, found: Field) -> list[tuple[int, Fit, Way]]:
+        """Where each leaf lies in arrays of a type, which is the same most of the time."""
+        known = self._last_paths
+        if known is None or known[0] is not found:
+            columns = fit_columns(self.field, self.schema.root.children, found)
+            known = found, [(position, fit, way) for position, fit in columns for way in ways(fit)]
+            self._last_paths = known
+        return known[1]
 
     def _batches(self, source: BatchSource, paths: Sequence[tuple[int, Fit, Way]], batch_bytes: int) -> Iterator[Batch]:
         first_row = 0

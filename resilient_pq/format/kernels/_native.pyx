@@ -34,6 +34,7 @@ include "native/views.pxi"
 include "native/byte_array_runs.pxi"
 include "native/gf256.pxi"
 include "native/arrow_arrays.pxi"
+include "native/arrow_schemas.pxi"
 include "native/chunk_batch.pxi"
 
 
