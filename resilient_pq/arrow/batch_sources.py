@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import nanoarrow
@@ -21,23 +22,42 @@ _FORMATS = {DTYPES[kind]: kind for kind in ("c", "C", "s", "S", "i", "I", "l", "
 _UNIT_LETTERS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 
 
-@dataclass(frozen=True, slots=True)
 class Rows:
     """Some rows, column by column, and which of them are not null as a whole.
 
     Columns stay in the arrays that they came in: nanoarrow's own slices and parents of arrays are copies of what
-    is in them, and those of views write beyond their memory.
+    is in them, and those of views write beyond their memory. `array` is the nanoarrow `CArray` of structs that has all
+    of them, where there is one.
     """
 
-    length: int
-    columns: tuple[BufferPart, ...]
-    valid: Valid | None = None
+    def __init__(self, length: int, columns: tuple[BufferPart, ...]) -> None:
+        """Take columns."""
+        self.length = length
+        self.array: Any = None
+        self._field: Field | None = None
+        self.__dict__["columns"] = columns
 
     @classmethod
     def of(cls, array: Any, field: Field) -> Rows:
-        """The rows of a nanoarrow `CArray` of structs."""
-        part = BufferPart.of(array, field)
-        return cls(part.length, tuple(map(part.child, range(len(field.children)))), part.valid())
+        """The rows of a nanoarrow `CArray` of structs; they are looked at when they are asked for."""
+        rows = cls(array.length, ())
+        rows.array, rows._field = array, field
+        del rows.__dict__["columns"]
+        return rows
+
+    @cached_property
+    def _whole(self) -> BufferPart:
+        return BufferPart.of(self.array, self._field)
+
+    @cached_property
+    def columns(self) -> tuple[BufferPart, ...]:
+        """The slots of each column."""
+        return tuple(map(self._whole.child, range(len(self._whole.field.children))))
+
+    @property
+    def valid(self) -> Valid | None:
+        """Which of them are not null as a whole; None where all are."""
+        return None if self._field is None else self._whole.valid()
 
     @property
     def num_bytes(self) -> int:
@@ -45,9 +65,8 @@ class Rows:
         return sum(map(num_bytes, self.columns))
 
     def slice(self, start: int, length: int) -> Rows:
-        """`length` rows from `start` on."""
-        valid = None if self.valid is None else self.valid[start : start + length]
-        return Rows(length, tuple(column.slice(start, length) for column in self.columns), valid)
+        """`length` rows from `start` on, none of which is null as a whole."""
+        return Rows(length, tuple(column.slice(start, length) for column in self.columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,9 @@ def _compiled(name: str) -> Any:
 FlatChunk: Any = _compiled("FlatChunk")
 #: Bytes that Arrow schemas have in common which say the same, by the address of one, and how deep it may be nested.
 schema_key: Any = _compiled("schema_key")
+#: Rows of flat columns in Arrow's buffers, and what makes chunks of them: see `format.pages.flat_chunk`.
+FlatRows: Any = _compiled("FlatRows")
+FlatWriter: Any = _compiled("FlatWriter")
 
 if TYPE_CHECKING:
     from resilient_pq.format.kernels import reference as reference
