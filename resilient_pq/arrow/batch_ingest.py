@@ -90,9 +90,13 @@ class LeafPaths:
 
     def flat_rows(self, rows: Rows, batch_bytes: int) -> Any:
         """The rows as `kernels.FlatRows`; None where they are not flat, or are to be cut."""
-        if self._flat is None or rows.array is None:
+        if self._flat is None or not (rows.array or rows.apart):
             return None
-        flat = kernels.FlatRows(rows.array, rows.array._addr(), self._flat)
+        if rows.array is not None:
+            flat = kernels.FlatRows(rows.array, rows.array._addr(), self._flat)
+        else:
+            owners, starts = [part.owner for part in rows.columns], [part.start for part in rows.columns]
+            flat = kernels.FlatRows(owners, 0, self._flat, [owner._addr() for owner in owners], starts, rows.length)
         return flat if flat.simple and (flat.size <= batch_bytes or not self._varies) else None
 
 

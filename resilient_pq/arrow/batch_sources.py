@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from resilient_pq.arrow.buffers import DTYPES, BufferPart, Valid, make_array, num_bytes
 from resilient_pq.arrow.handed_over import take_arrays, taking
 from resilient_pq.arrow.python_values import array_of, member
-from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.field import Field, shared
 from resilient_pq.errors import SchemaError, Where
 
 #: Arrow's formats of NumPy's types.
@@ -27,12 +27,13 @@ class Rows:
 
     Columns stay in the arrays that they came in: nanoarrow's own slices and parents of arrays are copies of what
     is in them, and those of views write beyond their memory. `array` is the nanoarrow `CArray` of structs that has all
-    of them, where there is one.
+    of them, where there is one; with `apart` each is one of its own.
     """
 
-    def __init__(self, length: int, columns: tuple[BufferPart, ...]) -> None:
+    def __init__(self, length: int, columns: tuple[BufferPart, ...], *, apart: bool = False) -> None:
         """Take columns."""
         self.length = length
+        self.apart = apart
         self.array: Any = None
         self._field: Field | None = None
         self.__dict__["columns"] = columns
@@ -131,8 +132,10 @@ def _from_records(records: Sequence[Mapping[str, Any]], expected: Field | None) 
         _check_keys(records, [child.name for child in expected.children])
         columns = {child.name: child for child in expected.children}
         pairs = [array_of(name, [member(each, child) for each in records], child) for name, child in columns.items()]
-    root = Field("", "+s", False, tuple(field for field, _ in pairs))
-    return BatchSource(root, iter((Rows(len(records), tuple(BufferPart.of(array, field) for field, array in pairs)),)))
+    root = shared(Field("", "+s", False, tuple(field for field, _ in pairs)))
+    return BatchSource(
+        root, iter((Rows(len(records), tuple(BufferPart.of(array, field) for field, array in pairs), apart=True),))
+    )
 
 
 def _column_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -157,7 +160,7 @@ def _check_keys(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> N
 def _from_columns(columns: Mapping[str, Any], expected: Field | None) -> BatchSource:
     known = {child.name: child for child in expected.children} if expected is not None else {}
     chunked = {str(name): _column(str(name), values, known.get(name)) for name, values in columns.items()}
-    root = Field("", "+s", False, tuple(replace(field, name=name) for name, (field, _) in chunked.items()))
+    root = shared(Field("", "+s", False, tuple(replace(field, name=name) for name, (field, _) in chunked.items())))
     return BatchSource(root, _aligned(root, [chunks for _, chunks in chunked.values()]))
 
 
@@ -204,7 +207,7 @@ def _cut(columns: Sequence[Sequence[BufferPart]], ends: Sequence[Sequence[int]])
             chunk = chunks[at[position]]
             first = row - (column_ends[at[position]] - chunk.length)
             children.append(chunk.slice(first, cut - row))
-        yield Rows(cut - row, tuple(children))
+        yield Rows(cut - row, tuple(children), apart=True)
         row = cut
 
 

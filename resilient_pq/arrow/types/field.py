@@ -238,6 +238,12 @@ def _c_of_equal(field: Field) -> Any:
     return field.to_c()
 
 
+@lru_cache(maxsize=32)
+def shared(field: Field) -> Field:
+    """The field, or an equal one of which more is known already."""
+    return field
+
+
 class _KnownFields:
     """The fields of the schemas that came last: files are written by one schema again and again."""
 

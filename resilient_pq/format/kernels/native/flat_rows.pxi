@@ -18,39 +18,62 @@ cdef enum:
 
 
 cdef class FlatRows:
-    """The buffers of an Arrow array of structs, of which each leaf is a child, by a row of `LeafNumber`s for each."""
+    """Slots of Arrow arrays, one for each column, and a row of `LeafNumber`s for each leaf.
+
+    They are the children of an array of structs, at an address, which `owner` keeps alive; or those at `addresses`, of
+    which `length` slots from `starts` on are meant, counted from the beginning of their buffers.
+    """
 
     cdef object owner
     cdef Array leaves
-    cdef const ArrowArray* array
+    cdef ArrowArray** columns
+    cdef Py_ssize_t* starts
+    cdef Py_ssize_t num_columns
     cdef readonly Py_ssize_t length
     cdef readonly Py_ssize_t num_bytes  # of their levels and values, nulls included: as of `LeafRows`
     cdef readonly Py_ssize_t size  # of the slots in memory, bitmaps included: as of `arrow.buffers.num_bytes`
     cdef readonly bint simple  # whether all of it can be read here
 
-    def __init__(self, owner, uintptr_t address, leaves):
+    def __init__(self, owner, uintptr_t address, leaves, list addresses=None, list starts=None, Py_ssize_t length=0):
         cdef const ArrowArray* array = <const ArrowArray*> address
-        cdef const int64_t* leaf
         cdef Py_ssize_t i
-        self.owner, self.leaves, self.array = owner, readable(leaves, 8, 2), array
-        if self.leaves.columns != LEAF_FIELDS:
-            raise ValueError("there must be a row of numbers for each leaf")
-        self.length = array.length
-        self.simple = array.length > 0 and (array.null_count == 0 or array.n_buffers == 0 or array.buffers[0] == NULL)
-        for i in range(self.leaves.count):
-            leaf = <const int64_t*> self.leaves.at + i * LEAF_FIELDS
-            if not self.simple or not 0 <= leaf[LEAF_COLUMN] < array.n_children:
-                self.simple = False
-                return
-            self.simple = self.count(leaf, array.children[leaf[LEAF_COLUMN]])
+        if self.columns != NULL:
+            raise ValueError("rows are described once")
+        self.owner, self.leaves = owner, readable(leaves, 8, 2)
+        if self.leaves.columns != LEAF_FIELDS or (addresses is not None and len(addresses) != len(starts)):
+            raise ValueError("there must be a row of numbers for each leaf, and a start for each array")
+        self.num_columns = array.n_children if addresses is None else len(addresses)
+        self.columns = <ArrowArray**> malloc((self.num_columns + 1) * sizeof(void*))
+        self.starts = <Py_ssize_t*> malloc((self.num_columns + 1) * sizeof(Py_ssize_t))
+        if self.columns == NULL or self.starts == NULL:
+            raise MemoryError
+        self.simple, self.length = True, length
+        if addresses is None:
+            self.length = array.length
+            self.simple = array.null_count == 0 or array.n_buffers == 0 or array.buffers[0] == NULL
+        for i in range(self.num_columns):
+            if addresses is None:
+                self.columns[i], self.starts[i] = array.children[i], array.offset + array.children[i].offset
+            else:
+                self.columns[i], self.starts[i] = <ArrowArray*> <uintptr_t> addresses[i], starts[i]
+        self.simple = self.simple and self.length > 0
+        for i in range(self.leaves.count if self.simple else 0):
+            self.simple = self.simple and self.count(<const int64_t*> self.leaves.at + i * LEAF_FIELDS)
 
-    cdef bint count(self, const int64_t* leaf, const ArrowArray* child) except -1:
+    def __dealloc__(self):
+        free(self.columns)
+        free(self.starts)
+
+    cdef bint count(self, const int64_t* leaf) except -1:
         """Adds the bytes of a column; False where it is uncommon."""
-        cdef Py_ssize_t n = self.length, first = self.array.offset + child.offset, width = leaf[LEAF_WIDTH], used, nulls
+        if not 0 <= leaf[LEAF_COLUMN] < self.num_columns:
+            return False
+        cdef const ArrowArray* child = self.columns[leaf[LEAF_COLUMN]]
+        cdef Py_ssize_t n = self.length, first = self.starts[leaf[LEAF_COLUMN]], width = leaf[LEAF_WIDTH], used, nulls
         cdef int64_t offsets = leaf[LEAF_OFFSETS], kind = leaf[LEAF_KIND]
         if child.n_buffers != (3 if offsets else 2) or child.dictionary != NULL or child.buffers[1] == NULL:
             return False
-        if child.length < self.array.offset + n or first < 0 or (child.null_count != 0 and not leaf[LEAF_OPTIONAL]):
+        if first < child.offset or child.length < first - child.offset + n or (child.null_count != 0 and not leaf[LEAF_OPTIONAL]):
             return False
         if offsets:
             used = end_of(child, offsets, first + n) - end_of(child, offsets, first)

@@ -78,7 +78,7 @@ cdef class FlatWriter:
     cdef FlatChunk chunk(self, FlatRows rows, Room* room, Py_ssize_t start, Py_ssize_t count, Py_ssize_t i, int choice):
         cdef const int64_t* leaf = <const int64_t*> rows.leaves.at + i * LEAF_FIELDS
         cdef const int64_t* options = <const int64_t*> self.options.at + i * OPTION_FIELDS
-        cdef const ArrowArray* child = rows.array.children[leaf[LEAF_COLUMN]]
+        cdef Py_ssize_t at = rows.starts[leaf[LEAF_COLUMN]] + start
         cdef Gathered* of = &room.of
         cdef bint whole, optional = leaf[LEAF_OPTIONAL] != 0
         if count > MOST_ROWS or count > options[OPTION_PAGE_ROWS] or 2 * count > options[OPTION_PAGE_BYTES]:
@@ -86,7 +86,7 @@ cdef class FlatWriter:
         with nogil:
             memset(of, 0, sizeof(Gathered))
             of.n = count
-            whole = gather_values(leaf, child, rows.array.offset + child.offset + start, room)
+            whole = gather_values(leaf, rows.columns[leaf[LEAF_COLUMN]], at, room)
         if not whole or of.plain > min(<Py_ssize_t> MOST_CHUNK_BYTES, options[OPTION_PAGE_BYTES]):
             return None
         made = FlatChunk()
