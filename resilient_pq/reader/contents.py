@@ -79,6 +79,14 @@ class Contents:
         return tuple(footer.parity_places(text, self.footer.start)) if text else ()
 
     @property
+    def records_begin(self) -> int:
+        """Offset from which on the file has records: what lies before was written by others, and appended to."""
+        text = None if self.state is None else self.key_value.get(footer.BEGINS_KEY)
+        if text is not None and not (text.isdecimal() and int(text) <= self.footer.start):
+            raise FormatError(f"{footer.BEGINS_KEY} is malformed: {text!r}")
+        return 0 if text is None else int(text)
+
+    @property
     def metadata(self) -> FileMetaData:
         """The Thrift struct."""
         return self.footer.metadata

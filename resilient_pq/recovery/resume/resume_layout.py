@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,9 +15,19 @@ from dataclasses import replace
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, SchemaError
-from resilient_pq.format import compact_protocol
+from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
-from resilient_pq.format.footer import CRC_KEY, DATASET_KEY, PARITY_KEY, PARITY_SHARE_KEY, ChunkSums, parity_places
+from resilient_pq.format.footer import (
+    BASE_KEY,
+    BEGINS_KEY,
+    CRC_KEY,
+    DATASET_KEY,
+    LINEAGE_KEY,
+    PARITY_KEY,
+    PARITY_SHARE_KEY,
+    ChunkSums,
+    parity_places,
+)
 from resilient_pq.format.pages.page_sums import PageSums, with_sums
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, RecordKind, RowGroupRecord, parse_header
 from resilient_pq.io.transfer.fetch import fetch
@@ -25,7 +36,7 @@ from resilient_pq.parity.group_shape import MOST_INLINE, ParityShare
 from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.parity.inline_parity import GroupsInPlace, groups_in_place
 from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, FileState, chunk_range
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.row_group_choice import Candidate, Candidates
 from resilient_pq.recovery.verification.checksum_checks import record_range
@@ -49,15 +60,16 @@ async def layout_behind(source: DamagedObject, candidates: Candidates, share: Pa
     # indexes say of the values stands nowhere before a final footer; the row groups in place have none.
     last, end = candidates.last, candidates.prefix_end
     assert last is not None and end is not None
-    contents = candidates.contents
-    records = [record_range(candidate.row_group, end) or ByteRange(0, 0) for candidate in candidates.row_groups]
+    contents, found = candidates.contents, candidates.row_groups
+    wanted = [None if _has_indexes(each.row_group, end) else record_range(each.row_group, end) for each in found]
+    records = [place or ByteRange(0, 0) for place in wanted]
     row_groups: list[PlacedRowGroup] = []
     reading = fetch(source.store, source.info, records, counters=source.counters, in_order=True)
     async with aclosing(reading):
         async for ordinal, data in reading:
-            candidate = candidates.row_groups[ordinal]
+            candidate = found[ordinal]
             num_chunks = len(candidate.row_group.columns)
-            row_groups.append(await off_loop(num_chunks, _placed, candidate, data, last.file_id))
+            row_groups.append(await off_loop(num_chunks, _placed, candidate, data, last.file_id, end))
     chain = RecordChain(last.file_id, last.epoch + 1, last.number + 1, last.offset, last.newest_footer)
 
     share = share or parity_share_of(contents)
@@ -65,13 +77,73 @@ async def layout_behind(source: DamagedObject, candidates: Candidates, share: Pa
     groups = None if share is None else await _open_group(source, share, known, row_groups, end)
 
     def laid_out() -> FileLayout:
-        layout = new_layout(contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata)
+        layout = _layout(contents, chain, groups, known, contents.key_value.get(BEGINS_KEY))
+        layout.base = contents.key_value.get(BASE_KEY)
         layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
-        if isinstance(layout, ProtectedLayout):
-            layout.parity_places += known.places
         return layout
 
     return await off_loop(contents.num_chunks, laid_out)
+
+
+async def layout_behind_all(source: DamagedObject, contents: Contents, share: ParityShare | None) -> FileLayout:
+    """The layout behind a whole file, whose footer and indexes stay where they are; of others, with a new file id."""
+    end, record = source.info.size, contents.footer.record
+    chain = RecordChain(os.urandom(16))
+    if record is not None:
+        chain = RecordChain(record.file_id, record.epoch + 1, record.number + 1, record.offset, record.newest_footer)
+    share = share or parity_share_of(contents)
+    known = GroupsInPlace() if share is None else await _groups_in_place(source, contents, [], end)
+    # What no group has yet is not read again: parity begins with the rows that are appended.
+    groups = None if share is None else InlineGroups(share, end, known.num_groups)
+
+    def laid_out() -> FileLayout:
+        begins = str(end) if record is None else contents.key_value.get(BEGINS_KEY)
+        layout = _layout(contents, chain, groups, known, begins)
+        layout.base, stored = f"{end}:{source.info.etag}", contents.metadata.row_groups
+        layout.resume(
+            end,
+            [_unchanged(stored, ordinal) for ordinal in range(len(stored))],
+            [(known.offset, known.num_rows) for known in contents.checkpoints],
+        )
+        return layout
+
+    return await off_loop(contents.num_chunks, laid_out)
+
+
+def _layout(
+    contents: Contents, chain: RecordChain, groups: InlineGroups | None, known: GroupsInPlace, begins: str | None
+) -> FileLayout:
+    """A layout like that of a file, with its own keys, and what it says of where it comes from."""
+    lineage = contents.key_value.get(LINEAGE_KEY)
+    more = {BEGINS_KEY: begins, LINEAGE_KEY: lineage}
+    keys = own_keys(contents) | {key: value for key, value in more.items() if value is not None}
+    layout = new_layout(contents.schema, chain, keys, groups=groups, made_like=contents.metadata)
+    if contents.state is FileState.SALVAGED or (contents.state is FileState.IN_PROGRESS and lineage is not None):
+        layout.ends_as = FileState.SALVAGED
+    if isinstance(layout, ProtectedLayout):
+        layout.parity_places += known.places
+    return layout
+
+
+def _unchanged(row_groups: Sequence[RowGroup], ordinal: int) -> PlacedRowGroup:
+    """A row group with the metadata that its file has."""
+    row_group = row_groups[ordinal]
+    stored = row_groups.stored(ordinal) if isinstance(row_groups, kernels.KeptStructs) else None
+    return PlacedRowGroup(row_group, _data_end(row_group), (None,) * len(row_group.columns), stored)
+
+
+def _data_end(row_group: RowGroup) -> int:
+    """Offset just after the last page of a row group."""
+    chunks = [chunk.meta_data for chunk in row_group.columns if chunk.meta_data is not None]
+    return max((chunk_range(chunk, MAX_FILE_SIZE)[1] for chunk in chunks), default=0)
+
+
+def _has_indexes(row_group: RowGroup, end: int) -> bool:
+    """Whether the indexes of a row group lie before an offset, as of one that others were appended to."""
+    places = [(chunk.offset_index_offset, chunk.offset_index_length) for chunk in row_group.columns]
+    places += [(chunk.column_index_offset, chunk.column_index_length) for chunk in row_group.columns]
+    found = [at + length for at, length in places if at is not None and length is not None]
+    return bool(found) and max(found) <= end
 
 
 def parity_share_of(contents: Contents) -> ParityShare | None:
@@ -111,8 +183,10 @@ async def _open_group(
     return groups
 
 
-def _placed(candidate: Candidate, data: memoryview, file_id: bytes) -> PlacedRowGroup:
-    """A row group in its place, with the indexes that its record has."""
+def _placed(candidate: Candidate, data: memoryview, file_id: bytes, end: int) -> PlacedRowGroup:
+    """A row group in its place, with the indexes that lie before an offset, or that its record has."""
+    if _has_indexes(candidate.row_group, end):
+        return PlacedRowGroup(candidate.row_group, candidate.end, (None,) * len(candidate.row_group.columns))
     indexes = _offset_indexes(candidate.row_group, data, file_id)
     # As checkpoints name it: a final footer adds where its indexes lie, and their sums.
     columns = [_without_index(chunk) for chunk in candidate.row_group.columns]

@@ -101,7 +101,14 @@ class Survey:
     @property
     def has_end(self) -> bool:
         """Whether a whole footer ends the file, so that no row follows those that it names."""
-        return self.footer is not None and (self.footer.header.kind == RecordKind.FINAL or self.ended)
+        return self.has_final or (self.footer is not None and self.ended)
+
+    @property
+    def has_final(self) -> bool:
+        """Whether `footer` is the final one, and not that of a file that rows were appended to."""
+        if self.footer is None or self.footer.header.kind != RecordKind.FINAL:
+            return False
+        return self.newest is None or self.newest.epoch <= self.footer.header.epoch
 
     @property
     def displaced(self) -> bool:
