@@ -9,7 +9,7 @@ from dataclasses import replace
 from io import FileIO
 from typing import Any, Final, Self, TypeVar
 
-from resilient_pq.errors import AlreadyExistsError, StoreError, Where, WriterClosedError
+from resilient_pq.errors import AlreadyExistsError, ObjectChangedError, StoreError, Where, WriterClosedError
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 from resilient_pq.io.object_sink import Buffer, Fencing, ObjectSink, SinkOptions, StoredState, pieces_of
 from resilient_pq.io.os_errors import explained
@@ -109,7 +109,11 @@ class LocalSink(ObjectSink):
 
     def _publish(self) -> ObjectInfo:
         exclusive, instead = self._options.mode == "x", self._options.if_match
-        self._info = file_info(self._key, self._file.publish(exclusive=exclusive, instead=instead))
+        try:
+            self._info = file_info(self._key, self._file.publish(exclusive=exclusive, instead=instead))
+        except ObjectChangedError as error:
+            error.hint = self._options.when_replaced or error.hint
+            raise
         self._ended = True
         return self._info
 

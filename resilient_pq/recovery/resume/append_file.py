@@ -55,6 +55,10 @@ from resilient_pq.writer.option_keywords import ResumeKeywords, known_options, t
 from resilient_pq.writer.write_options import EncoderOptions
 
 
+_BUSY = "somebody else began to write this object just now"
+_WHEN_REPLACED = "append the rows again to what is there now; what was written behind the earlier version is of no use"
+
+
 @takes_options(ResumeKeywords)
 def append(
     url: str | os.PathLike[str] | tuple[WriteStore, str],
@@ -98,7 +102,7 @@ def append(
     """
     storage_options = with_retry(storage_options, retry)
     options = EncoderOptions(**known_options(append, options_given))
-    sink_options = sink_options_of(options.write, "w")
+    sink_options = replace(sink_options_of(options.write, "w"), when_replaced=_WHEN_REPLACED)
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, Resumed]:
         with located(Where(key=store.url_of(key))):
@@ -210,6 +214,8 @@ async def _uploaded(
     try:
         async with told_of_loss(lease):
             return await new_upload(store, source, store.upload_options(options), lease, checkpoint)
+    except WriterFencedError as error:
+        raise ObjectChangedError(_BUSY, hint="append again") from error
     except BaseException:
         if lease is not None and lease.is_held:
             await lease.release()
@@ -232,5 +238,5 @@ async def _taken_lease(store: MultipartStore, source: DamagedObject, file_id: by
     try:
         await lease.take()
     except WriterFencedError as error:
-        raise ObjectChangedError("somebody else began to write this object just now", hint="append again") from error
+        raise ObjectChangedError(_BUSY, hint="append again") from error
     return lease
