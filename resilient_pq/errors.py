@@ -8,7 +8,11 @@ Any package may import this module; `error_chains` pickles errors::
     │  ├─ TornFileError                   cut short: the footer is missing or incomplete
     │  ├─ ThriftError                     metadata or a page header does not parse
     │  ├─ EncodingError                   values or levels do not decode
-    │  └─ ChecksumError                   .stored, .computed
+    │  ├─ ChecksumError                   .stored, .computed
+    │  └─ AuthenticationError             encrypted bytes are whole, and not what was sealed: somebody changed them
+    ├─ EncryptionKeyError                 .key_metadata
+    │  ├─ KeyMissingError                 no key was given for what was asked for
+    │  └─ WrongKeyError                   a key was given that never opened anything of the file
     ├─ UnsupportedError (NotImplementedError)
     │  └─ CodecUnavailableError           .codec
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
@@ -173,6 +177,33 @@ class ChecksumError(FormatError):
         super().__init__(f"{message}: stored {stored:08x}, computed {computed:08x}", where=where, hint=hint)
         self.stored = stored
         self.computed = computed
+
+
+class AuthenticationError(FormatError):
+    """Encrypted bytes are not what was sealed with this key for this place: they were changed, moved or exchanged."""
+
+
+class EncryptionKeyError(ResilientPQError):
+    """A key that an encrypted file needs cannot be used.
+
+    Attributes:
+        key_metadata: What the file says of the key; None where it says nothing.
+    """
+
+    def __init__(
+        self, message: str, *, key_metadata: bytes | None = None, where: Where = NOWHERE, hint: str | None = None
+    ) -> None:
+        """Keep what the file says of the key."""
+        super().__init__(message, where=where, hint=hint)
+        self.key_metadata = key_metadata
+
+
+class KeyMissingError(EncryptionKeyError):
+    """No key was given for a footer or a column that was asked for."""
+
+
+class WrongKeyError(EncryptionKeyError):
+    """The key that was given opens nothing of the file: it is another one."""
 
 
 class UnsupportedError(ResilientPQError, NotImplementedError):
