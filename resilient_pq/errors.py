@@ -9,10 +9,9 @@ Any package may import this module; `error_chains` pickles errors::
     │  ├─ ThriftError                     metadata or a page header does not parse
     │  ├─ EncodingError                   values or levels do not decode
     │  ├─ ChecksumError                   .stored, .computed
-    │  └─ AuthenticationError             encrypted bytes are whole, and not what was sealed: somebody changed them
-    ├─ EncryptionKeyError                 .key_metadata
-    │  ├─ KeyMissingError                 no key was given for what was asked for
-    │  └─ WrongKeyError                   a key was given that never opened anything of the file
+    │  └─ AuthenticationError             encrypted bytes that somebody changed, moved or exchanged
+    ├─ KeyMissingError                    a footer or a column was asked for without its key
+    ├─ WrongKeyError                      the key that was given opens nothing of the file
     ├─ UnsupportedError (NotImplementedError)
     │  └─ CodecUnavailableError           .codec
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
@@ -77,17 +76,10 @@ class Where:
 
     def __str__(self) -> str:
         """The place in the format's words, for people: ``row group 1, column ts, offset 4,711``."""
-        words = []
-        if self.key is not None:
-            words.append(self.key)
-        if self.row_group is not None:
-            words.append(f"row group {self.row_group}")
-        if self.column is not None:
-            words.append(f"column {self.column}")
-        if self.page is not None:
-            words.append(f"page {self.page}")
-        if self.offset is not None:
-            words.append(f"offset {self.offset:,}")
+        offset = None if self.offset is None else f"{self.offset:,}"
+        known = ("row group", self.row_group), ("column", self.column), ("page", self.page), ("offset", offset)
+        words = [] if self.key is None else [self.key]
+        words += [f"{name} {value}" for name, value in known if value is not None]
         return ", ".join(words)
 
 
@@ -183,26 +175,11 @@ class AuthenticationError(FormatError):
     """Encrypted bytes are not what was sealed with this key for this place: they were changed, moved or exchanged."""
 
 
-class EncryptionKeyError(ResilientPQError):
-    """A key that an encrypted file needs cannot be used.
-
-    Attributes:
-        key_metadata: What the file says of the key; None where it says nothing.
-    """
-
-    def __init__(
-        self, message: str, *, key_metadata: bytes | None = None, where: Where = NOWHERE, hint: str | None = None
-    ) -> None:
-        """Keep what the file says of the key."""
-        super().__init__(message, where=where, hint=hint)
-        self.key_metadata = key_metadata
-
-
-class KeyMissingError(EncryptionKeyError):
+class KeyMissingError(ResilientPQError):
     """No key was given for a footer or a column that was asked for."""
 
 
-class WrongKeyError(EncryptionKeyError):
+class WrongKeyError(ResilientPQError):
     """The key that was given opens nothing of the file: it is another one."""
 
 
@@ -344,12 +321,7 @@ class ThrottledError(StoreError):
     retryable = True
 
     def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: float | None = None,
-        where: Where = NOWHERE,
-        hint: str | None = None,
+        self, message: str, *, retry_after: float | None = None, where: Where = NOWHERE, hint: str | None = None
     ) -> None:
         """Keep the store's own wish."""
         super().__init__(message, where=where, hint=hint)

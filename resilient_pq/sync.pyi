@@ -38,6 +38,7 @@ import nanoarrow
 import os
 from resilient_pq.public_names import AccessDeniedError as AccessDeniedError
 from resilient_pq.public_names import AlreadyExistsError as AlreadyExistsError
+from resilient_pq.public_names import AuthenticationError as AuthenticationError
 from resilient_pq.public_names import BucketNotFoundError as BucketNotFoundError
 from resilient_pq.public_names import Checkpoint as Checkpoint
 from resilient_pq.public_names import ChecksumError as ChecksumError
@@ -68,6 +69,7 @@ from resilient_pq.public_names import HealedChunk as HealedChunk
 from resilient_pq.public_names import HealedFileWarning as HealedFileWarning
 from resilient_pq.public_names import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.public_names import Kept as Kept
+from resilient_pq.public_names import KeyMissingError as KeyMissingError
 from resilient_pq.public_names import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.public_names import LostRegion as LostRegion
 from resilient_pq.public_names import NotFoundError as NotFoundError
@@ -121,6 +123,7 @@ from resilient_pq.public_names import WriterFailedError as WriterFailedError
 from resilient_pq.public_names import WriterFencedError as WriterFencedError
 from resilient_pq.public_names import WriterStateError as WriterStateError
 from resilient_pq.public_names import WrittenMetadata as WrittenMetadata
+from resilient_pq.public_names import WrongKeyError as WrongKeyError
 from resilient_pq.version import __version__ as __version__
 from resilient_pq.public_names import scan as scan
 from resilient_pq.public_names import schema_from_arrow as schema_from_arrow

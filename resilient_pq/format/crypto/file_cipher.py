@@ -61,7 +61,9 @@ class FileAlgorithm:
         if self.prefix is not None and aad_prefix is not None and self.prefix != aad_prefix:
             raise OptionError("the file has another AAD prefix than the one that was given")
         if self.prefix_is_supplied and aad_prefix is None:
-            raise OptionError("the file is encrypted with an AAD prefix that it does not store", hint="pass aad_prefix=")
+            raise OptionError(
+                "the file is encrypted with an AAD prefix that it does not store", hint="pass aad_prefix="
+            )
         return (aad_prefix or self.prefix or b"") + self.file_unique
 
 
