@@ -10,10 +10,10 @@ Any package may import this module; `error_chains` pickles errors::
     │  ├─ EncodingError                   values or levels do not decode
     │  ├─ ChecksumError                   .stored, .computed
     │  └─ AuthenticationError             encrypted bytes that somebody changed, moved or exchanged
-    ├─ KeyMissingError                    a footer or a column was asked for without its key
     ├─ WrongKeyError                      the key that was given opens nothing of the file
     ├─ UnsupportedError (NotImplementedError)
-    │  └─ CodecUnavailableError           .codec
+    │  ├─ CodecUnavailableError           .codec
+    │  └─ KeyMissingError                 an encrypted footer or column was asked for without its key
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
     │  └─ OptionError                     an option has a value that it cannot have
     ├─ FileClosedError (ValueError)       a file was to be read after its block ended, or after `close`
@@ -175,10 +175,6 @@ class AuthenticationError(FormatError):
     """Encrypted bytes are not what was sealed with this key for this place: they were changed, moved or exchanged."""
 
 
-class KeyMissingError(ResilientPQError):
-    """No key was given for a footer or a column that was asked for."""
-
-
 class WrongKeyError(ResilientPQError):
     """The key that was given opens nothing of the file: it is another one."""
 
@@ -198,6 +194,10 @@ class CodecUnavailableError(UnsupportedError):
         """Name the codec."""
         super().__init__(f"the codec {codec} is not available", where=where, hint=hint)
         self.codec = codec
+
+
+class KeyMissingError(UnsupportedError):
+    """No key was given for a footer or a column that was asked for."""
 
 
 class SchemaError(ResilientPQError, ValueError):

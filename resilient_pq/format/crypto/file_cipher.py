@@ -74,19 +74,19 @@ class FileCipher:
     Attributes:
         algorithm: How the file is encrypted.
         file_aad: What the AAD of each module begins with.
-        footer: The cipher of the footer, and of columns that have no key of their own.
+        footer: The cipher of the footer, and of columns that have no key of their own; None where it is not known.
         columns: The ciphers of columns with a key of their own, by dotted path; None where their key is not known.
     """
 
     algorithm: FileAlgorithm
     file_aad: bytes
-    footer: KeyCipher
+    footer: KeyCipher | None
     columns: dict[str, KeyCipher | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, algorithm: FileAlgorithm, footer_key: bytes, aad_prefix: bytes | None = None) -> FileCipher:
+    def of(cls, algorithm: FileAlgorithm, footer_key: bytes | None, aad_prefix: bytes | None = None) -> FileCipher:
         """Begin with the footer key alone."""
-        footer = KeyCipher(footer_key, tagged_pages=algorithm.tagged_pages)
+        footer = None if footer_key is None else KeyCipher(footer_key, tagged_pages=algorithm.tagged_pages)
         return cls(algorithm, algorithm.file_aad(aad_prefix), footer)
 
     def take_column_keys(self, keys: Mapping[str, bytes | None]) -> None:
