@@ -80,7 +80,7 @@ def check_compaction(
 
 @pytest.mark.parametrize("others", ["none", "all", "some"])
 @given(data=st.data())
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 def test_a_compaction_has_the_rows_of_its_sources_in_their_order(
     others: str,
     tables: Callable[..., st.SearchStrategy[pa.Table]],
