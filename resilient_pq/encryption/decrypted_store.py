@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
@@ -40,6 +41,10 @@ _PAGE_START: Final = 1024
 _PIECE: Final = 64 * 1024
 
 
+class UnverifiedPagesWarning(UserWarning):
+    """Pages of an encrypted file have neither a tag nor a CRC32: nothing tells whether they were changed."""
+
+
 class DecryptedStore(SubstituteStore):
     """Stands for a store: one encrypted object reads as the plaintext file that it holds.
 
@@ -51,7 +56,7 @@ class DecryptedStore(SubstituteStore):
 
     def __init__(self, store: ReadStore, tail: ObjectTail, sealed: SealedFooter, metadata: FileMetaData) -> None:
         """`open` is the way to get one."""
-        metadata.footer_signing_key_metadata = None
+        metadata.encryption_algorithm, metadata.footer_signing_key_metadata = sealed.algorithm.stored, None
         metadata.schema, metadata.row_groups = list(metadata.schema), list(metadata.row_groups)
         framed = footer.frame(compact_protocol.encode(metadata))
         super().__init__(store, tail.info, sealed.start + len(framed))
@@ -59,6 +64,7 @@ class DecryptedStore(SubstituteStore):
         self.state = footer.key_values(metadata.key_value_metadata).get(footer.STATE_KEY)
         self.missing_keys: dict[str, bytes | None] = {}
         self._tail = tail
+        self._warned = False
         self._regions: list[PlainRegion] = [Patch(0, len(footer.MAGIC), footer.MAGIC)]
         self._regions.append(Patch(sealed.start, self._size, framed))
         if sealed.record is not None:
@@ -133,7 +139,12 @@ class DecryptedStore(SubstituteStore):
 
     async def _opened(self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int) -> memoryview:
         data = memoryview(await self._stored(low, high))
-        return await off_loop((high - low) // _PIECE, _opened, data, low, touched, start, end)
+        found = await off_loop((high - low) // _PIECE, _opened, data, low, touched, start, end)
+        if not self._warned and any(_is_unverified(region) for region in touched):
+            self._warned = True
+            text = f"{self.url_of(self._info.key)} has pages that nothing verifies: AES_GCM_CTR_V1 without page CRC32"
+            warnings.warn(text, UnverifiedPagesWarning, stacklevel=2)
+        return found
 
     def _touched(self, start: int, end: int) -> list[PlainRegion]:
         first = bisect_right(self._regions, start, key=lambda region: region.end)
@@ -172,6 +183,10 @@ class DecryptedStore(SubstituteStore):
         if len(behind) < CTR_OVERHEAD:
             behind = memoryview(await self._stored(at + header, min(at + header + CTR_OVERHEAD, end)))
         return header + module_size(behind, 0, end - at - header, CTR_OVERHEAD)
+
+
+def _is_unverified(region: PlainRegion) -> bool:
+    return isinstance(region, SealedChunk) and region.opener.cipher.num_unverified > 0
 
 
 def _opened(data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int) -> memoryview:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from resilient_pq.errors import ChecksumError, FormatError, Where, located
+from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import ChunkCipher, SealedPage, pages_in
@@ -122,14 +122,6 @@ class SealedChunk(PlainRegion):
             return False
         self.pages = pages
         return True
-
-    def compare(self, stored: memoryview) -> None:
-        """Refuse bytes of the whole chunk that are not those that were stored, as far as that is known."""
-        from resilient_pq.checksum import crc32  # noqa: PLC0415
-
-        if self.crc is not None and (computed := crc32(stored)) != self.crc:
-            where = Where(row_group=self.opener.row_group, column=self.column)
-            raise ChecksumError("chunk CRC32 does not match", stored=self.crc, computed=computed, where=where)
 
 
 def _put(content: bytes | bytearray | memoryview, at: int, out: memoryview, start: int) -> None:

@@ -82,11 +82,17 @@ def record_aad(file_aad: bytes, kind: int, number: int) -> bytes:
 
 
 class KeyCipher:
-    """Seals and opens modules with one key. Its repr shows nothing of the key."""
+    """Seals and opens modules with one key. Its repr shows nothing of the key.
+
+    Attributes:
+        num_opened: Modules whose tag was right.
+        num_sealed: Modules made.
+        num_unverified: Bodies of pages with neither a tag nor a CRC32.
+    """
 
     def __init__(self, key: bytes, *, tagged_pages: bool = True) -> None:
         """Take a key of 16, 24 or 32 bytes; `tagged_pages` is False with AES_GCM_CTR_V1."""
-        self.num_opened = self.num_sealed = 0
+        self.num_opened = self.num_sealed = self.num_unverified = 0
         self._key = checked_key(key)
         self._tagged_pages = tagged_pages
 

@@ -93,7 +93,8 @@ class ChunkCipher:
         space = len(data) - len(body) + overhead
         try:
             self.cipher.open_into(body, body_type, self.aad(body_type, page.ordinal), memoryview(out)[space:])
-            fits = self.cipher.overhead(body_type) == GCM_OVERHEAD or stored.crc is None
+            fits = overhead == GCM_OVERHEAD or stored.crc is None
+            self.cipher.num_unverified += overhead != GCM_OVERHEAD and stored.crc is None
         except WrongTagError:
             _compare(stored.crc, body)
             raise
