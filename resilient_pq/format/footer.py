@@ -17,6 +17,7 @@ from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
+    KeyMissingError,
     NotParquetError,
     TornFileError,
     UnsupportedError,
@@ -64,6 +65,8 @@ BASE_KEY = "rpq.base"
 DATASET_KEY = "rpq.dataset"
 #: What a file was recovered from, and how many rows were lost, as JSON.
 LINEAGE_KEY = "rpq.recovered_from"
+#: Which output of which compaction the file is: see `resilient_pq.compaction.compaction_plan`.
+COMPACTION_KEY = "rpq.compaction"
 CRC_KEY = "rpq.crc32"
 HASH_KEY = "rpq.xxh3"
 RECORD_KEY = "rpq.record"
@@ -145,7 +148,7 @@ def metadata_length(tail: Any, where: Where) -> int:
     """Bytes of the file metadata, by the last eight bytes of a file."""
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] == ENCRYPTED_MAGIC:
-        raise UnsupportedError("the footer is encrypted", where=where)
+        raise KeyMissingError("the footer is encrypted", where=where, hint="pass its key with keys= (rpq: --keys FILE)")
     if last[4:] == EXTENDED_MAGIC:
         raise UnsupportedError("the footer has the extended form PARX", where=where)
     if len(last) < TAIL_SIZE or last[4:] != MAGIC:
