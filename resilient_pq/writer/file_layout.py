@@ -60,7 +60,7 @@ class PlacedRowGroup:
     row_group: RowGroup  # its metadata, with the keys that a checkpoint's footer has and without places of indexes
     end: int  # offset just after its record
     offset_indexes: tuple[bytes | None, ...]  # serialised OffsetIndex of each chunk, None where there is none
-    serialized: bytes | None = None  # its metadata as they are stored, where nothing is to be changed in them
+    serialized: bytes  # the same in Thrift
 
 
 class FileLayout:
@@ -131,10 +131,12 @@ class FileLayout:
         self.offset = offset
         for placed in row_groups:
             indexes = (None,) * len(placed.row_group.columns), placed.offset_indexes
-            serialized = placed.serialized or compact_protocol.encode(placed.row_group)
-            self._numbered = self._numbered and placed.row_group.ordinal is not None
-            self._append(WrittenRowGroup(serialized, *indexes, placed.row_group.num_rows, placed.end))
-            self._note_dictionaries(placed.row_group)
+            self._numbered &= placed.row_group.ordinal is not None
+            self._append(WrittenRowGroup(placed.serialized, *indexes, placed.row_group.num_rows, placed.end))
+            for leaf, column in enumerate(placed.row_group.columns):
+                stored = None if column.meta_data is None else has_dictionary(column.meta_data)
+                if stored is not None:
+                    self.stored_dictionaries[leaf] = stored or self.stored_dictionaries[leaf] or False
         self.num_checkpoints = len(checkpoints)
         self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
         # Anchor and checkpoints reach to what follows them, padding before that included.
@@ -148,12 +150,6 @@ class FileLayout:
         self._anchor_bytes = max(0, borders[0] - len(footer.MAGIC))
         self.checkpoint_bytes = sum(end - at for at, end in places)
         self.checkpoint_end = max((end for _, end in places), default=0)
-
-    def _note_dictionaries(self, row_group: RowGroup) -> None:
-        for leaf, column in enumerate(row_group.columns):
-            stored = None if column.meta_data is None else has_dictionary(column.meta_data)
-            if stored is not None:
-                self.stored_dictionaries[leaf] = stored or self.stored_dictionaries[leaf] or False
 
     def chunk(self, chunk: EncodedChunk) -> Buffers:
         """The next column chunk of the open row group, its record before it."""

@@ -34,9 +34,10 @@ from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
+from resilient_pq.writer.file_layout import FileLayout
 from resilient_pq.writer.option_checks import check_key_values
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
-from resilient_pq.writer.protected_layout import new_layout
+from resilient_pq.writer.protected_layout import ProtectedLayout
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
 from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
 
@@ -86,7 +87,6 @@ class Writer(UnstoredDeadline):
         self._file_id = file_id or os.urandom(16)
         self._added_metadata: dict[str, str] = {}
         self._whole = resumed.whole if resumed else None
-        self._rows_published = self._rows_in_place if self._whole else 0
         if resumed:
             self._ingest = resumed.ingest
             self._use(resumed.encoder)
@@ -205,8 +205,8 @@ class Writer(UnstoredDeadline):
             "ARROW:schema": ingest.encoded_schema,
         }
         share = self._options.parity_share
-        groups = None if share is None else InlineGroups(share)
-        layout = new_layout(ingest.schema, RecordChain(self._file_id), key_value, groups=groups)
+        laid_out = ingest.schema, RecordChain(self._file_id), key_value
+        layout = FileLayout(*laid_out) if share is None else ProtectedLayout(*laid_out, groups=InlineGroups(share))
         return FileEncoder(layout, self._options)
 
     async def _take(self, rows: BatchFeeder) -> None:
@@ -377,7 +377,7 @@ class Writer(UnstoredDeadline):
                 self._info, note = published, "the object was published before this, whole"
                 log.warning("%s: %s", self.url, note)
                 error.add_note(note)
-            elif self._options.on_error == "keep" and self.num_rows_stored > self._rows_published:
+            elif self._options.on_error == "keep" and self.num_rows_stored > bool(self._whole) * self._rows_in_place:
                 await self._sink.keep()
                 # What a fenced writer stored is somebody else's now, which its error says.
                 if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):

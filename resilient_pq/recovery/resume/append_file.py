@@ -54,7 +54,6 @@ from resilient_pq.writer.file_writer import Resumed, Writer
 from resilient_pq.writer.option_keywords import ResumeKeywords, known_options, takes_options
 from resilient_pq.writer.write_options import EncoderOptions
 
-
 _BUSY = "somebody else began to write this object just now"
 _WHEN_REPLACED = "append the rows again to what is there now; what was written behind the earlier version is of no use"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -61,8 +61,7 @@ async def layout_behind(source: DamagedObject, candidates: Candidates, share: Pa
     last, end = candidates.last, candidates.prefix_end
     assert last is not None and end is not None
     contents, found = candidates.contents, candidates.row_groups
-    wanted = [None if _has_indexes(each.row_group, end) else record_range(each.row_group, end) for each in found]
-    records = [place or ByteRange(0, 0) for place in wanted]
+    records = [record_range(candidate.row_group, end) or ByteRange(0, 0) for candidate in found]
     row_groups: list[PlacedRowGroup] = []
     reading = fetch(source.store, source.info, records, counters=source.counters, in_order=True)
     async with aclosing(reading):
@@ -75,14 +74,9 @@ async def layout_behind(source: DamagedObject, candidates: Candidates, share: Pa
     share = share or parity_share_of(contents)
     known = GroupsInPlace() if share is None else await _groups_in_place(source, contents, row_groups, end)
     groups = None if share is None else await _open_group(source, share, known, row_groups, end)
-
-    def laid_out() -> FileLayout:
-        layout = _layout(contents, chain, groups, known, contents.key_value.get(BEGINS_KEY))
-        layout.base = contents.key_value.get(BASE_KEY)
-        layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
-        return layout
-
-    return await off_loop(contents.num_chunks, laid_out)
+    return await off_loop(
+        contents.num_chunks, _laid_out, contents, chain, row_groups, end, (groups, known), contents.key_value
+    )
 
 
 async def layout_behind_all(source: DamagedObject, contents: Contents, share: ParityShare | None) -> FileLayout:
@@ -95,41 +89,44 @@ async def layout_behind_all(source: DamagedObject, contents: Contents, share: Pa
     known = GroupsInPlace() if share is None else await _groups_in_place(source, contents, [], end)
     # What no group has yet is not read again: parity begins with the rows that are appended.
     groups = None if share is None else InlineGroups(share, end, known.num_groups)
-
-    def laid_out() -> FileLayout:
-        begins = str(end) if record is None else contents.key_value.get(BEGINS_KEY)
-        layout = _layout(contents, chain, groups, known, begins)
-        layout.base, stored = f"{end}:{source.info.etag}", contents.metadata.row_groups
-        layout.resume(
-            end,
-            [_unchanged(stored, ordinal) for ordinal in range(len(stored))],
-            [(known.offset, known.num_rows) for known in contents.checkpoints],
-        )
-        return layout
-
-    return await off_loop(contents.num_chunks, laid_out)
+    begins = str(end) if record is None else contents.key_value.get(BEGINS_KEY)
+    keys = {BEGINS_KEY: begins, BASE_KEY: f"{end}:{source.info.etag}"}
+    row_groups = await off_loop(contents.num_chunks, _unchanged, contents.metadata.row_groups)
+    return await off_loop(contents.num_chunks, _laid_out, contents, chain, row_groups, end, (groups, known), keys)
 
 
-def _layout(
-    contents: Contents, chain: RecordChain, groups: InlineGroups | None, known: GroupsInPlace, begins: str | None
+def _laid_out(
+    contents: Contents,
+    chain: RecordChain,
+    row_groups: Sequence[PlacedRowGroup],
+    end: int,
+    parity: tuple[InlineGroups | None, GroupsInPlace],
+    keys: Mapping[str, str | None],
 ) -> FileLayout:
-    """A layout like that of a file, with its own keys, and what it says of where it comes from."""
-    lineage = contents.key_value.get(LINEAGE_KEY)
-    more = {BEGINS_KEY: begins, LINEAGE_KEY: lineage}
-    keys = own_keys(contents) | {key: value for key, value in more.items() if value is not None}
-    layout = new_layout(contents.schema, chain, keys, groups=groups, made_like=contents.metadata)
+    """A layout like that of a file, behind its row groups, with its keys and some more."""
+    groups, known = parity
+    begins, lineage = keys.get(BEGINS_KEY), contents.key_value.get(LINEAGE_KEY)
+    own = own_keys(contents)
+    own |= {} if begins is None else {BEGINS_KEY: begins}
+    own |= {} if lineage is None else {LINEAGE_KEY: lineage}
+    layout = new_layout(contents.schema, chain, own, groups=groups, made_like=contents.metadata)
+    layout.base = keys.get(BASE_KEY)
     if contents.state is FileState.SALVAGED or (contents.state is FileState.IN_PROGRESS and lineage is not None):
         layout.ends_as = FileState.SALVAGED
+    layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
     if isinstance(layout, ProtectedLayout):
         layout.parity_places += known.places
     return layout
 
 
-def _unchanged(row_groups: Sequence[RowGroup], ordinal: int) -> PlacedRowGroup:
-    """A row group with the metadata that its file has."""
-    row_group = row_groups[ordinal]
-    stored = row_groups.stored(ordinal) if isinstance(row_groups, kernels.KeptStructs) else None
-    return PlacedRowGroup(row_group, _data_end(row_group), (None,) * len(row_group.columns), stored)
+def _unchanged(row_groups: Sequence[RowGroup]) -> list[PlacedRowGroup]:
+    """Row groups with the metadata that their file has, byte for byte."""
+    placed = []
+    for ordinal, row_group in enumerate(row_groups):
+        stored = row_groups.stored(ordinal) if isinstance(row_groups, kernels.KeptStructs) else None
+        serialized = stored or compact_protocol.encode(row_group)
+        placed.append(PlacedRowGroup(row_group, _data_end(row_group), (None,) * len(row_group.columns), serialized))
+    return placed
 
 
 def _data_end(row_group: RowGroup) -> int:
@@ -185,12 +182,13 @@ async def _open_group(
 
 def _placed(candidate: Candidate, data: memoryview, file_id: bytes, end: int) -> PlacedRowGroup:
     """A row group in its place, with the indexes that lie before an offset, or that its record has."""
-    if _has_indexes(candidate.row_group, end):
-        return PlacedRowGroup(candidate.row_group, candidate.end, (None,) * len(candidate.row_group.columns))
-    indexes = _offset_indexes(candidate.row_group, data, file_id)
-    # As checkpoints name it: a final footer adds where its indexes lie, and their sums.
-    columns = [_without_index(chunk) for chunk in candidate.row_group.columns]
-    return PlacedRowGroup(replace(candidate.row_group, columns=columns), candidate.end, indexes)
+    row_group = candidate.row_group
+    indexes: tuple[bytes | None, ...] = (None,) * len(row_group.columns)
+    if not _has_indexes(row_group, end):
+        indexes = _offset_indexes(row_group, data, file_id)
+        # As checkpoints name it: a final footer adds where its indexes lie, and their sums.
+        row_group = replace(row_group, columns=[_without_index(chunk) for chunk in row_group.columns])
+    return PlacedRowGroup(row_group, candidate.end, indexes, compact_protocol.encode(row_group))
 
 
 def own_keys(contents: Contents) -> dict[str, str | None]:

@@ -66,6 +66,7 @@ class Survey:
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
         ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
             though the record that should vouch for it is damaged.
+        has_final: Whether `footer` is the final one, and not that of a file to which rows were appended.
         doubted: Whether neither an anchor nor the caller determines which file is meant.
     """
 
@@ -79,6 +80,7 @@ class Survey:
     found: dict[int, RecordHeader] = field(default_factory=dict)
     footers: list[RecordHeader] = field(default_factory=list)
     ended: bool = False
+    has_final: bool = False
     doubted: bool = False
 
     @property
@@ -101,14 +103,7 @@ class Survey:
     @property
     def has_end(self) -> bool:
         """Whether a whole footer ends the file, so that no row follows those that it names."""
-        return self.has_final or (self.footer is not None and self.ended)
-
-    @property
-    def has_final(self) -> bool:
-        """Whether `footer` is the final one, and not that of a file that rows were appended to."""
-        if self.footer is None or self.footer.header.kind != RecordKind.FINAL:
-            return False
-        return self.newest is None or self.newest.epoch <= self.footer.header.epoch
+        return self.footer is not None and (self.has_final or self.ended)
 
     @property
     def displaced(self) -> bool:
@@ -136,6 +131,8 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
         yield from _scan_forward(result)
         result.doubted = not sure
     result.ended = yield from _ends_in_footer(result)
+    header = None if result.footer is None else result.footer.header
+    result.has_final = header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch
     return result
 
 
