@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
+from resilient_pq import memory_pool
+from resilient_pq.encryption.held_chunks import HeldChunks
 from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, regions_of
 from resilient_pq.errors import (
@@ -34,11 +39,16 @@ from resilient_pq.io import ObjectTail, ReadStore
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.units import MiB
 
 #: Bytes that are read of a page to learn the sizes of its two modules.
 _PAGE_START: Final = 1024
 #: Bytes decrypted in about the time of a piece of work (`off_loop`).
-_PIECE: Final = 64 * 1024
+_PIECE: Final = 4 * 1024
+#: Bytes of a chunk that is read as a whole where only a part is asked for, as nothing says where its pages begin.
+_MOST_HELD: Final = 64 * MiB
+#: Bytes of a request for a part of such a chunk.
+_REQUEST: Final = 8 * MiB
 
 
 class UnverifiedPagesWarning(UserWarning):
@@ -64,6 +74,7 @@ class DecryptedStore(SubstituteStore):
         self.state = footer.key_values(metadata.key_value_metadata).get(footer.STATE_KEY)
         self.missing_keys: dict[str, bytes | None] = {}
         self._tail = tail
+        self._held = HeldChunks(self._whole)
         self._warned = False
         self._regions: list[PlainRegion] = [Patch(0, len(footer.MAGIC), footer.MAGIC)]
         self._regions.append(Patch(sealed.start, self._size, framed))
@@ -122,14 +133,22 @@ class DecryptedStore(SubstituteStore):
 
     async def close(self) -> None:
         """Close the store that this stands for."""
+        self._held.drop()
         await self._store.close()
 
     async def _read(self, key: str, start: int, end: int) -> memoryview:
         touched = self._touched(start, end)
-        for region in touched:
+        for i, region in enumerate(touched):
             whole = start <= region.start and region.end <= end
-            if isinstance(region, SealedChunk) and region.pages is None and not whole:
+            if whole or not isinstance(region, SealedChunk) or region.pages is not None:
+                continue
+            if self._has_index_at_hand(region) or region.end - region.start > _MOST_HELD:
                 region.pages = await self._pages_of(region)
+                continue
+            content = await self._held.content(region, min(end, region.end) - max(start, region.start))
+            if region.start <= start and end <= region.end:
+                return content[start - region.start : end - region.start]
+            touched[i] = Patch(region.start, region.end, content)
         low, high = min([start, *_starts(touched, start)]), max([end, *_ends(touched, end)])
         try:
             return await self._opened(touched, start, end, low, high)
@@ -139,7 +158,12 @@ class DecryptedStore(SubstituteStore):
 
     async def _opened(self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int) -> memoryview:
         data = memoryview(await self._stored(low, high))
-        found = await off_loop((high - low) // _PIECE, _opened, data, low, touched, start, end)
+        return await self._opened_of(data, low, touched, start, end)
+
+    async def _opened_of(
+        self, data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int
+    ) -> memoryview:
+        found = await off_loop(len(data) // _PIECE, _opened, data, base, touched, start, end)
         if not self._warned and any(_is_unverified(region) for region in touched):
             self._warned = True
             text = f"{self.url_of(self._info.key)} has pages that nothing verifies: AES_GCM_CTR_V1 without page CRC32"
@@ -157,6 +181,16 @@ class DecryptedStore(SubstituteStore):
         if start >= self._tail.offset:
             return memoryview(self._tail.data)[start - self._tail.offset : end - self._tail.offset]
         return await self._store.read_range(self._info.key, start, end, pin=self._info)
+
+    async def _whole(self, chunk: SealedChunk) -> memoryview:
+        """All of a chunk, by requests of a few MiB side by side."""
+        starts = range(chunk.start, chunk.end, _REQUEST)
+        parts = await asyncio.gather(*(self._stored(at, min(at + _REQUEST, chunk.end)) for at in starts))
+        data = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        return await self._opened_of(data, chunk.start, [chunk], chunk.start, chunk.end)
+
+    def _has_index_at_hand(self, chunk: SealedChunk) -> bool:
+        return chunk.offset_index is not None and chunk.offset_index[0] >= self._tail.offset
 
     async def _pages_of(self, chunk: SealedChunk) -> list[SealedPage]:
         """The pages of a chunk of which only a part is read: by its offset index, or from page to page."""
@@ -191,13 +225,15 @@ def _is_unverified(region: PlainRegion) -> bool:
 
 def _opened(data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int) -> memoryview:
     """The bytes from `start` to `end` in the clear."""
-    out = bytearray(end - start)
-    view = memoryview(out)
-    stored = data[start - base : end - base]
-    view[: len(stored)] = stored
+    out, at = memory_pool.empty((end - start,), np.uint8).data, start
     for region in touched:
-        region.read(data, base, view, start)
-    return view.toreadonly()
+        if region.start > at:
+            out[at - start : region.start - start] = data[at - base : region.start - base]
+        region.read(data, base, out, start)
+        at = max(at, region.end)
+    if at < end:
+        out[at - start :] = data[at - base : end - base]
+    return out.toreadonly()
 
 
 def _starts(touched: Sequence[PlainRegion], start: int) -> list[int]:
