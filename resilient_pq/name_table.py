@@ -13,6 +13,8 @@ bulk.many_files FileResults check_many recover_many
 bulk.run_summary FileEntry RunSummary
 bulk.scrub scrub
 bulk.scrub_report ScrubReport ScrubbedFile
+compaction.compact compact
+compaction.compaction_run Compaction
 dataset.dataset Dataset open_many
 dataset.dataset_writer DatasetWriter
 dataset.sink_creation create_dataset resume_dataset

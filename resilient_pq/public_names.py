@@ -14,6 +14,7 @@ from resilient_pq.bulk.run_summary import FileEntry as FileEntry
 from resilient_pq.bulk.run_summary import RunSummary as RunSummary
 from resilient_pq.bulk.scrub_report import ScrubbedFile as ScrubbedFile
 from resilient_pq.bulk.scrub_report import ScrubReport as ScrubReport
+from resilient_pq.compaction.compaction_run import Compaction as Compaction
 from resilient_pq.dataset.dataset import Dataset as Dataset
 from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
 from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint

@@ -9,6 +9,7 @@ from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.bulk.file_task import RunFile
 from resilient_pq.bulk.many_files import RunProgress
+from resilient_pq.compaction.compaction_run import Progress as compaction_run_Progress
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.dataset.folder_columns import FolderColumns
 from resilient_pq.dataset.summary.write_summary import Progress as write_summary_Progress
@@ -46,6 +47,7 @@ from resilient_pq.public_names import ChecksumError as ChecksumError
 from resilient_pq.public_names import CodecUnavailableError as CodecUnavailableError
 from resilient_pq.public_names import ColumnBloomFilter as ColumnBloomFilter
 from resilient_pq.public_names import ColumnStatistics as ColumnStatistics
+from resilient_pq.public_names import Compaction as Compaction
 from resilient_pq.public_names import CompletedBy as CompletedBy
 from resilient_pq.public_names import CompletedUpload as CompletedUpload
 from resilient_pq.public_names import CredentialsExpiredError as CredentialsExpiredError
@@ -415,6 +417,9 @@ def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retr
 
 def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
+
+def compact(src: Source | Sequence[Source], dst: Location, *, target_bytes: int=..., copy_bytes: int=..., row_group_bytes: int=..., parity: float | str | None=None, remove_sources: bool=False, dry_run: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: compaction_run_Progress | None=None) -> Compaction:
+    """Make few files of many. Large row groups are copied as bytes, small ones are decoded and written together."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
     """Complete the upload that a writer left open."""

@@ -60,7 +60,7 @@ class Dataset:
         self.counters = counters
         self._stores = stores
         self._how = how
-        self._field = _schema_of(files)
+        self._field = schema_of(files)
         self.folders = folders
         self._whole = self._field
         if folders is not None:
@@ -271,7 +271,7 @@ def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]
     return read
 
 
-def _schema_of(files: Sequence[File]) -> Field:
+def schema_of(files: Sequence[File]) -> Field:
     """The Arrow schema of all files."""
     first = files[0]
     schema = Field.of(first.arrow_schema)

@@ -61,6 +61,8 @@ FILES_KEY = "rpq.files"
 DATASET_KEY = "rpq.dataset"
 #: What a file was recovered from, and how many rows were lost, as JSON.
 LINEAGE_KEY = "rpq.recovered_from"
+#: Which output of which compaction the file is: see `resilient_pq.compaction.compaction_plan`.
+COMPACTION_KEY = "rpq.compaction"
 CRC_KEY = "rpq.crc32"
 HASH_KEY = "rpq.xxh3"
 RECORD_KEY = "rpq.record"

@@ -78,6 +78,7 @@ CALLS: dict[str, tuple[Call, RetryPolicy]] = {
     "repair": (lambda how: rpq.repair(URL, "here.parquet", **how), READING),
     "scrub": (lambda how: rpq.scrub("s3://bucket/", "scrub.state", **how), WRITING),
     "seal": (lambda how: rpq.seal("here.parquet", "s3://bucket/a.parquet", **how), WRITING),
+    "compact": (lambda how: rpq.compact(URL, "s3://bucket/large/", **how), WRITING),
     "write": (lambda how: rpq.write(URL, {"a": [1]}, **how), WRITING),
     "create": (lambda how: entered(rpq.create(URL, **how)), WRITING),
     "create_or_resume": (lambda how: entered(rpq.create_or_resume(URL, **how)), WRITING),
