@@ -31,15 +31,17 @@ PACKAGES = {
     "parity": {"format", "io"},
     "reader": {"damage", "parity", "arrow", "format", "io"},
     "recovery": {"writer", "reader", "parity", "damage", "arrow", "format", "io"},
-    "dataset": {"bulk", "recovery", "writer", "reader", "damage", "arrow", "format", "io"},
+    "tables": {"reader", "arrow", "format", "io"},
+    "dataset": {"bulk", "recovery", "tables", "writer", "reader", "damage", "arrow", "format", "io"},
     "bulk": {"recovery", "parity", "writer", "reader", "damage", "arrow", "format", "io"},
     "trevni": {"recovery", "writer", "reader", "damage", "arrow", "format", "io"},
     "engines": {"bulk", "dataset", "reader", "damage", "arrow", "format", "io", ""},
-    "dask": {"bulk", "dataset", "recovery", "writer", "reader", "damage", "arrow", "format", "io", ""},
+    "dask": {"bulk", "dataset", "tables", "recovery", "writer", "reader", "damage", "arrow", "format", "io", ""},
     "cli": {
         "dask",
         "engines",
         "dataset",
+        "tables",
         "bulk",
         "trevni",
         "recovery",
@@ -143,6 +145,8 @@ PURE = (
     "io.upload.epoch",
     "io.upload.part_layout",
     "io.upload.upload_plan",
+    "tables.field_ids",
+    "tables.partition_key",
 )
 NOT_IN_PURE = {"asyncio", "os", "socket", "pathlib", "time", "random", "logging", "tempfile", "threading"}
 
