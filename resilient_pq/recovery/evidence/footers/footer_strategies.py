@@ -56,6 +56,9 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     stored = contents.key_value.get(ARROW_SCHEMA_KEY)
     if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
         messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
+    orders = contents.metadata.column_orders
+    if orders is not None and len(orders) != len(contents.schema.leaves):
+        messages.append("the footer has other column orders than one for each column: some readers refuse the file")
     chunks = all_chunks(contents.metadata.row_groups)
     named = [chunk.meta_data.path_in_schema is not None for chunk in chunks if chunk.meta_data is not None]
     if any(named) and not all(named):
