@@ -46,7 +46,7 @@ def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], qu
 
 
 def check_narrow_indices(page: Page, leaf: Leaf, codec: int, quirks: Quirks) -> None:
-    """Refuse a page whose indices into a dictionary take no bits, and are others than as many: readers count the runs."""
+    """Refuse a page whose indices take no bits, and are not decoded, where the runs that readers count are others."""
     data = open_data_page(page, leaf, codec, quirks)
     if data.encoding in DICTIONARY_ENCODINGS and len(data.values) and not data.values[0]:
         _check_data(page, data, leaf)
