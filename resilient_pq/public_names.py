@@ -23,6 +23,7 @@ from resilient_pq.engines.scan import Scan as Scan
 from resilient_pq.engines.scan import scan as scan
 from resilient_pq.errors import AccessDeniedError as AccessDeniedError
 from resilient_pq.errors import AlreadyExistsError as AlreadyExistsError
+from resilient_pq.errors import AuthenticationError as AuthenticationError
 from resilient_pq.errors import BucketNotFoundError as BucketNotFoundError
 from resilient_pq.errors import ChecksumError as ChecksumError
 from resilient_pq.errors import CodecUnavailableError as CodecUnavailableError
@@ -31,6 +32,7 @@ from resilient_pq.errors import EncodingError as EncodingError
 from resilient_pq.errors import FileClosedError as FileClosedError
 from resilient_pq.errors import FileFullError as FileFullError
 from resilient_pq.errors import FormatError as FormatError
+from resilient_pq.errors import KeyMissingError as KeyMissingError
 from resilient_pq.errors import NotFoundError as NotFoundError
 from resilient_pq.errors import NothingToRecoverError as NothingToRecoverError
 from resilient_pq.errors import NotParquetError as NotParquetError
@@ -56,6 +58,7 @@ from resilient_pq.errors import WriterClosedError as WriterClosedError
 from resilient_pq.errors import WriterFailedError as WriterFailedError
 from resilient_pq.errors import WriterFencedError as WriterFencedError
 from resilient_pq.errors import WriterStateError as WriterStateError
+from resilient_pq.errors import WrongKeyError as WrongKeyError
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics as ColumnStatistics
 from resilient_pq.format.indexes.trusted_bounds import DecodedColumnIndex as DecodedColumnIndex
 from resilient_pq.format.schema_tree import Schema as Schema

@@ -12,6 +12,7 @@ from resilient_pq.bulk.many_files import RunProgress
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.dataset.folder_columns import FolderColumns
 from resilient_pq.dataset.summary.write_summary import Progress as write_summary_Progress
+from resilient_pq.encryption.keys import KeysArgument
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.io.protocols import ReadStore
@@ -38,6 +39,7 @@ import nanoarrow
 import os
 from resilient_pq.public_names import AccessDeniedError as AccessDeniedError
 from resilient_pq.public_names import AlreadyExistsError as AlreadyExistsError
+from resilient_pq.public_names import AuthenticationError as AuthenticationError
 from resilient_pq.public_names import BucketNotFoundError as BucketNotFoundError
 from resilient_pq.public_names import Checkpoint as Checkpoint
 from resilient_pq.public_names import ChecksumError as ChecksumError
@@ -68,6 +70,7 @@ from resilient_pq.public_names import HealedChunk as HealedChunk
 from resilient_pq.public_names import HealedFileWarning as HealedFileWarning
 from resilient_pq.public_names import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.public_names import Kept as Kept
+from resilient_pq.public_names import KeyMissingError as KeyMissingError
 from resilient_pq.public_names import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.public_names import LostRegion as LostRegion
 from resilient_pq.public_names import NotFoundError as NotFoundError
@@ -121,6 +124,7 @@ from resilient_pq.public_names import WriterFailedError as WriterFailedError
 from resilient_pq.public_names import WriterFencedError as WriterFencedError
 from resilient_pq.public_names import WriterStateError as WriterStateError
 from resilient_pq.public_names import WrittenMetadata as WrittenMetadata
+from resilient_pq.public_names import WrongKeyError as WrongKeyError
 from resilient_pq.version import __version__ as __version__
 from resilient_pq.public_names import scan as scan
 from resilient_pq.public_names import schema_from_arrow as schema_from_arrow
@@ -430,7 +434,7 @@ def create_or_resume(url: str | os.PathLike[str] | tuple[WriteStore, str], schem
 def list_uploads(url: Location, *, older_than: timedelta | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> list[Upload]:
     """The uploads that were left open below a URL, oldest first."""
 
-def open(url: str | os.PathLike[str] | tuple[ReadStore, str], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, heal: bool=True, on_healed: OnHealed | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, follow: bool | FollowOptions=False) -> File:
+def open(url: str | os.PathLike[str] | tuple[ReadStore, str], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, heal: bool=True, on_healed: OnHealed | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, follow: bool | FollowOptions=False, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> File:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range."""
 
 def open_many(urls: Source | Sequence[Source], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, partitioning: object | None=None, filters: Filters | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> Dataset:

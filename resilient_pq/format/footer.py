@@ -17,6 +17,7 @@ from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
+    KeyMissingError,
     NotParquetError,
     TornFileError,
     UnsupportedError,
@@ -141,7 +142,7 @@ def metadata_length(tail: Any, where: Where) -> int:
     """Bytes of the file metadata, by the last eight bytes of a file."""
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] == ENCRYPTED_MAGIC:
-        raise UnsupportedError("the footer is encrypted", where=where)
+        raise KeyMissingError("the footer is encrypted", where=where, hint="pass its key with keys= (rpq: --keys FILE)")
     if last[4:] == EXTENDED_MAGIC:
         raise UnsupportedError("the footer has the extended form PARX", where=where)
     if len(last) < TAIL_SIZE or last[4:] != MAGIC:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -16,6 +16,7 @@ from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
     from resilient_pq.damage.lost_region import LostRegion
+    from resilient_pq.encryption.keys import KeysArgument
 
 #: Called with each region of a file that is lost.
 OnLost = Callable[["LostRegion"], object]
@@ -137,6 +138,9 @@ class ReadSettings:
         options: The rest.
         heal: Whether damaged bytes are rebuilt from parity.
         on_healed: Called with each `HealedChunk`.
+        keys: The keys of an encrypted file; None for one in the clear.
+        aad_prefix: What its AADs begin with.
+        require_complete: Whether a file of ours that was not finished is an error.
     """
 
     verify: bool
@@ -145,6 +149,9 @@ class ReadSettings:
     options: ReadOptions
     heal: bool = True
     on_healed: Callable[[Any], object] | None = None
+    keys: KeysArgument | None = field(default=None, repr=False)
+    aad_prefix: bytes | None = field(default=None, repr=False)
+    require_complete: bool | None = None
 
     @classmethod
     def checked(
@@ -156,6 +163,9 @@ class ReadSettings:
         options: ReadOptions | None,
         heal: bool = True,
         on_healed: Callable[[Any], object] | None = None,
+        keys: KeysArgument | None = None,
+        aad_prefix: bytes | None = None,
+        require_complete: bool | None = None,
     ) -> Self:
         """The checked arguments of `open`."""
         policy = OnDamage.RAISE
@@ -168,7 +178,9 @@ class ReadSettings:
         chosen = DEFAULT_OPTIONS if options is None else options
         if not isinstance(chosen, ReadOptions):
             raise OptionError(f"options is {options!r}; open takes ReadOptions")
-        return cls(verify, policy, on_lost, chosen, bool(heal), on_healed)
+        if aad_prefix is not None and (keys is None or not isinstance(aad_prefix, bytes)):
+            raise OptionError("aad_prefix is bytes, and goes with keys")
+        return cls(verify, policy, on_lost, chosen, bool(heal), on_healed, keys, aad_prefix, require_complete)
 
 
 @dataclass(frozen=True, slots=True)

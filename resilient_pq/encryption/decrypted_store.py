@@ -1,0 +1,219 @@
+"""An encrypted file as it would be in the clear, with everything at the same offsets. An async shell."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from resilient_pq.encryption.keys import DecryptionKeys
+from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, regions_of
+from resilient_pq.errors import (
+    AuthenticationError,
+    FormatError,
+    KeyMissingError,
+    Where,
+    located,
+)
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.crypto.file_cipher import FileCipher
+from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, WrongTagError, module_size
+from resilient_pq.format.crypto.page_view import SealedPage
+from resilient_pq.format.crypto.sealed_footer import (
+    SealedFooter,
+    column_key_metadata,
+    open_chunks,
+    plain_record,
+    read_sealed_footer,
+)
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.format.footer import NeedBytes
+from resilient_pq.format.resilience_records import HEADER_SIZE
+from resilient_pq.io import ObjectTail, ReadStore
+from resilient_pq.io.shared_clients import new_connections
+from resilient_pq.io.substitute_store import SubstituteStore
+from resilient_pq.off_event_loop import off_loop
+
+#: Bytes that are read of a page to learn the sizes of its two modules.
+_PAGE_START: Final = 1024
+#: Bytes decrypted in about the time of a piece of work (`off_loop`).
+_PIECE: Final = 64 * 1024
+
+
+class DecryptedStore(SubstituteStore):
+    """Stands for a store: one encrypted object reads as the plaintext file that it holds.
+
+    Attributes:
+        encrypted_footer: Whether its footer is encrypted, too.
+        state: What the footer says of the file's state; None in files of others.
+        missing_keys: The columns whose key was not given, by dotted path, with what the file says of the key.
+    """
+
+    def __init__(self, store: ReadStore, tail: ObjectTail, sealed: SealedFooter, metadata: FileMetaData) -> None:
+        """`open` is the way to get one."""
+        metadata.footer_signing_key_metadata = None
+        metadata.schema, metadata.row_groups = list(metadata.schema), list(metadata.row_groups)
+        framed = footer.frame(compact_protocol.encode(metadata))
+        super().__init__(store, tail.info, sealed.start + len(framed))
+        self.encrypted_footer = sealed.module is not None
+        self.state = footer.key_values(metadata.key_value_metadata).get(footer.STATE_KEY)
+        self.missing_keys: dict[str, bytes | None] = {}
+        self._tail = tail
+        self._regions: list[PlainRegion] = [Patch(0, len(footer.MAGIC), footer.MAGIC)]
+        self._regions.append(Patch(sealed.start, self._size, framed))
+        if sealed.record is not None:
+            header = plain_record(sealed.record, framed, metadata).pack()
+            self._regions.append(Patch(sealed.start - HEADER_SIZE, sealed.start, header))
+
+    @classmethod
+    async def open(
+        cls,
+        store: ReadStore,
+        key: str,
+        keys: DecryptionKeys,
+        *,
+        aad_prefix: bytes | None = None,
+        tail_bytes: int,
+        verify: bool = True,
+    ) -> DecryptedStore:
+        """A view of an encrypted object.
+
+        Raises:
+            AuthenticationError: It is not encrypted, or its footer was changed.
+            KeyMissingError: There is no key for the footer.
+            WrongKeyError: The key of the footer opens nothing.
+        """
+        tail, sealed = await _read_sealed_footer(store, key, tail_bytes)
+        where = Where(key=store.url_of(key))
+        if sealed is None:
+            hint = "leave the keys out if the file is not meant to be encrypted"
+            raise AuthenticationError("the file is not encrypted, and keys were given for it", where=where, hint=hint)
+        with located(where):
+            footer_key = await keys.key_of(sealed.key_metadata, None)
+            if footer_key is None:
+                said = "" if sealed.key_metadata is None else f"; the file says of it {sealed.key_metadata!r}"
+                raise KeyMissingError(f"the footer key is missing{said}", hint="pass it with keys=")
+            cipher = FileCipher.of(sealed.algorithm, footer_key, aad_prefix)
+            metadata = sealed.metadata(cipher)
+            own = column_key_metadata(metadata)
+            found = {path: await keys.key_of(about, path) for path, about in own.items()}
+            cipher.take_column_keys(found)
+            opened = await off_loop(len(metadata.row_groups) * 8, lambda: list(open_chunks(metadata, cipher)))
+            view = cls(store, tail, sealed, metadata)
+            view.missing_keys = {path: about for path, about in own.items() if found[path] is None}
+            view._regions += [region for chunk in opened for region in regions_of(chunk)]
+        view._regions.sort(key=lambda region: region.start)
+        return view
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """What stands behind the last column chunk, of so many bytes at the end at most."""
+        if key != self._info.key:
+            return await self._store.read_tail(key, size)
+        chunks = [region.end for region in self._regions if isinstance(region, SealedChunk)]
+        start = max(self._size - size, max(chunks, default=0), 0)
+        info = await self.head(key)
+        return ObjectTail(info, start, await self._read(key, start, self._size))
+
+    async def close(self) -> None:
+        """Close the store that this stands for."""
+        await self._store.close()
+
+    async def _read(self, key: str, start: int, end: int) -> memoryview:
+        touched = self._touched(start, end)
+        for region in touched:
+            whole = start <= region.start and region.end <= end
+            if isinstance(region, SealedChunk) and region.pages is None and not whole:
+                region.pages = await self._pages_of(region)
+        low, high = min([start, *_starts(touched, start)]), max([end, *_ends(touched, end)])
+        try:
+            return await self._opened(touched, start, end, low, high)
+        except FormatError:
+            async with new_connections():  # a transfer can go wrong as well as a disk
+                return await self._opened(touched, start, end, low, high)
+
+    async def _opened(self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int) -> memoryview:
+        data = memoryview(await self._stored(low, high))
+        return await off_loop((high - low) // _PIECE, _opened, data, low, touched, start, end)
+
+    def _touched(self, start: int, end: int) -> list[PlainRegion]:
+        first = bisect_right(self._regions, start, key=lambda region: region.end)
+        last = bisect_left(self._regions, end, key=lambda region: region.start)
+        return self._regions[first:last]
+
+    async def _stored(self, start: int, end: int) -> bytes | memoryview:
+        """Stored bytes; those behind the end of the object are in no region but the footer in the clear."""
+        end = min(end, self._info.size)
+        if start >= self._tail.offset:
+            return memoryview(self._tail.data)[start - self._tail.offset : end - self._tail.offset]
+        return await self._store.read_range(self._info.key, start, end, pin=self._info)
+
+    async def _pages_of(self, chunk: SealedChunk) -> list[SealedPage]:
+        """The pages of a chunk of which only a part is read: by its offset index, or from page to page."""
+        if chunk.offset_index is not None:
+            start, size = chunk.offset_index
+            try:
+                if chunk.pages_by_index(memoryview(await self._stored(start, start + size))) and chunk.pages:
+                    return chunk.pages
+            except (FormatError, WrongTagError):
+                pass  # the pages themselves tell, too
+        pages: list[SealedPage] = []
+        at, ordinal = chunk.start, -1 if chunk.has_dictionary else 0
+        while at < chunk.end:
+            size = await self._module_sizes(at, chunk.end)
+            pages.append(SealedPage(at, size, None if ordinal < 0 else ordinal))
+            at, ordinal = at + size, ordinal + 1
+        return pages
+
+    async def _module_sizes(self, at: int, end: int) -> int:
+        """The size of the two modules of the page at an offset."""
+        start = memoryview(await self._stored(at, min(at + _PAGE_START, end)))
+        header = module_size(start, 0, end - at, GCM_OVERHEAD)
+        behind = start[header:]
+        if len(behind) < CTR_OVERHEAD:
+            behind = memoryview(await self._stored(at + header, min(at + header + CTR_OVERHEAD, end)))
+        return header + module_size(behind, 0, end - at - header, CTR_OVERHEAD)
+
+
+def _opened(data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int) -> memoryview:
+    """The bytes from `start` to `end` in the clear."""
+    out = bytearray(end - start)
+    view = memoryview(out)
+    stored = data[start - base : end - base]
+    view[: len(stored)] = stored
+    for region in touched:
+        region.read(data, base, view, start)
+    return view.toreadonly()
+
+
+def _starts(touched: Sequence[PlainRegion], start: int) -> list[int]:
+    """Where what is needed of the regions begins that begin before `start`."""
+    found = []
+    for region in touched:
+        if isinstance(region, SealedChunk) and region.pages is not None:
+            found += [page.start for page in region.pages if page.start < start < page.end]
+        elif region.start < start and not isinstance(region, Patch):
+            found.append(region.start)
+    return found
+
+
+def _ends(touched: Sequence[PlainRegion], end: int) -> list[int]:
+    """Where what is needed of the regions ends that end behind `end`."""
+    found = []
+    for region in touched:
+        if isinstance(region, SealedChunk) and region.pages is not None:
+            found += [page.end for page in region.pages if page.start < end < page.end]
+        elif region.end > end and not isinstance(region, Patch):
+            found.append(region.end)
+    return found
+
+
+async def _read_sealed_footer(store: ReadStore, key: str, tail_bytes: int) -> tuple[ObjectTail, SealedFooter | None]:
+    """The tail of an object, so large that its footer is in it, and its footer; None where it is not encrypted."""
+    size = tail_bytes
+    while True:
+        tail = await store.read_tail(key, size)
+        with located(Where(key=store.url_of(key))):
+            found = await off_loop(len(tail.data) // _PIECE, read_sealed_footer, memoryview(tail.data), tail.offset)
+        if not isinstance(found, NeedBytes):
+            return tail, found
+        size = tail.info.size - found.start
