@@ -8,7 +8,7 @@ another column.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
@@ -28,20 +28,23 @@ Read = Callable[[ChunkRead, ByteRange], Awaitable[memoryview | None]]
 async def goes_beyond(chunks: Sequence[SalvagedChunk | None], read: Read) -> bool:
     """Whether a page that is whole begins before an end of one of some chunks, and ends behind it."""
     for left in chunks:
-        if left is None or not left.pages or not is_adrift(left.chunk):
+        if left is None or not is_adrift(left.chunk):
             continue
-        place, first, last = left.chunk.range, left.pages[0], left.pages[-1]
-        most = min(max(place.size, _LEAST), _MOST)
-        borders = []
-        if first.page is None:
-            borders.append((max(place.start - most, 0), place.start))
-        if last.page is None or last.end != place.end:
-            borders.append((max(last.offset, place.end - _MOST), place.end))
-        for start, border in borders:
-            data = await read(left.chunk, ByteRange(start, border + most))
-            if data is not None and await asyncio.to_thread(_is_across, data, border - start):
+        for place, border in _open_ends(left):
+            data = await read(left.chunk, place)
+            if data is not None and await asyncio.to_thread(_is_across, data, border - place.start):
                 return True
     return False
+
+
+def _open_ends(left: SalvagedChunk) -> Iterator[tuple[ByteRange, int]]:
+    """The ends of a chunk at which it has no page, each within the bytes in which a page across it is searched."""
+    place = left.chunk.range
+    most = min(max(place.size, _LEAST), _MOST)
+    if left.pages and left.pages[0].page is None:
+        yield ByteRange(max(place.start - most, 0), place.start + most), place.start
+    if left.pages and (left.pages[-1].page is None or left.pages[-1].end != place.end):
+        yield ByteRange(max(left.pages[-1].offset, place.end - _MOST), place.end + most), place.end
 
 
 def _is_across(data: memoryview, border: int) -> bool:

@@ -239,7 +239,7 @@ class _Region:
             is_offset = 0 < stated < 2 * self.size and place + 8 <= len(data)
             return is_offset and (stated ^ (at + place - _OFFSET_AT)).bit_count() > 1
         try:
-            read_header(data, 0)
+            read_header(memoryview(data), 0)
         except FormatError:
             return not (yield from self._begins_filter(at))
         return False
