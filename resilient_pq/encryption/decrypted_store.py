@@ -119,7 +119,8 @@ class DecryptedStore(SubstituteStore):
             view = cls(store, tail, sealed, metadata)
             view.missing_keys = {path: about for path, about in own.items() if found[path] is None}
             view._regions += [region for chunk in opened for region in regions_of(chunk)]
-        view._regions.sort(key=lambda region: region.start)
+            view._regions.sort(key=lambda region: region.start)
+            _check_places(view._regions, view._size)
         return view
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
@@ -137,24 +138,28 @@ class DecryptedStore(SubstituteStore):
         await self._store.close()
 
     async def _read(self, key: str, start: int, end: int) -> memoryview:
-        touched = self._touched(start, end)
-        for i, region in enumerate(touched):
-            whole = start <= region.start and region.end <= end
-            if whole or not isinstance(region, SealedChunk) or region.pages is not None:
-                continue
-            if self._has_index_at_hand(region) or region.end - region.start > _MOST_HELD:
-                region.pages = await self._pages_of(region)
-                continue
-            content = await self._held.content(region, min(end, region.end) - max(start, region.start))
-            if region.start <= start and end <= region.end:
-                return content[start - region.start : end - region.start]
-            touched[i] = Patch(region.start, region.end, content)
+        touched = [await self._located(region, start, end) for region in self._touched(start, end)]
+        first = touched[0] if touched else None
+        if isinstance(first, Patch) and first.start <= start and end <= first.end:
+            return memoryview(first.content)[start - first.start : end - first.start]
         low, high = min([start, *_starts(touched, start)]), max([end, *_ends(touched, end)])
         try:
             return await self._opened(touched, start, end, low, high)
         except FormatError:
             async with new_connections():  # a transfer can go wrong as well as a disk
                 return await self._opened(touched, start, end, low, high)
+
+    async def _located(self, region: PlainRegion, start: int, end: int) -> PlainRegion:
+        """A region of which all is asked for, or it is known where its pages lie; else what it holds."""
+        if not isinstance(region, SealedChunk) or region.pages is not None:
+            return region
+        if start <= region.start and region.end <= end:
+            return region
+        if self._has_index_at_hand(region) or region.end - region.start > _MOST_HELD:
+            region.pages = await self._pages_of(region)
+            return region
+        content = await self._held.content(region, min(end, region.end) - max(start, region.start))
+        return Patch(region.start, region.end, content)
 
     async def _opened(self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int) -> memoryview:
         data = memoryview(await self._stored(low, high))
@@ -256,6 +261,15 @@ def _ends(touched: Sequence[PlainRegion], end: int) -> list[int]:
         elif region.end > end and not isinstance(region, Patch):
             found.append(region.end)
     return found
+
+
+def _check_places(regions: Sequence[PlainRegion], size: int) -> None:
+    """Refuse a footer that has things lie one in the other, or behind the end."""
+    at = 0
+    for region in regions:
+        if not at <= region.start <= region.end <= size:
+            raise FormatError("the footer has two things in one place, or one behind the end", where=Where(offset=at))
+        at = region.end
 
 
 async def _read_sealed_footer(store: ReadStore, key: str, tail_bytes: int) -> tuple[ObjectTail, SealedFooter | None]:
