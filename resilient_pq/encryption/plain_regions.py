@@ -38,7 +38,7 @@ class PlainRegion:
 class Patch(PlainRegion):
     """Bytes that are known."""
 
-    content: bytes
+    content: bytes | memoryview
 
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
         """The part that is asked for."""
@@ -99,11 +99,14 @@ class SealedChunk(PlainRegion):
                 continue
             where = Where(row_group=self.opener.row_group, column=self.column, page=page.ordinal, offset=page.start)
             with located(where):
+                inside = start <= page.start and page.end <= end
+                room = out[page.start - start : page.end - start] if inside else memoryview(bytearray(page.size))
                 try:
-                    content = self.opener.open_page(page, data[page.start - base : page.end - base])
+                    self.opener.open_page(page, data[page.start - base : page.end - base], room)
                 except WrongTagError:
                     raise wrong_tag(self.opener.cipher, "a page", None, where=where) from None
-            _put(content, page.start, out, start)
+            if not inside:
+                _put(room, page.start, out, start)
 
     def pages_by_index(self, index: memoryview) -> bool:
         """Take the places of pages from the stored offset index; whether they fit the chunk."""

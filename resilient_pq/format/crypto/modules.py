@@ -68,8 +68,10 @@ class ModulePlace:
     column: int | None = None
     page: int | None = None
 
-    def aad(self, file_aad: bytes) -> bytes:
-        """The AAD of the module in a file whose AAD, prefix and all, is given."""
+    def aad(self, file_aad: bytes | None) -> bytes:
+        """The AAD of the module in a file whose AAD, prefix and all, is given; None in files that bind nothing."""
+        if file_aad is None:
+            return b""
         ordinals = [ordinal for ordinal in (self.row_group, self.column, self.page) if ordinal is not None]
         if any(not 0 <= ordinal <= MAX_ORDINAL for ordinal in ordinals):
             raise FormatError(f"ordinals in an encrypted file are at most {MAX_ORDINAL:,}, not {max(ordinals):,}")
