@@ -85,7 +85,7 @@ class Committer:
         elif not self._exists and ingest is not None:
             await self.fitted(ingest)
         if files:
-            marks = self.table.committed(self._sink)
+            marks = self.table.committed(self._sink, {partition for partition, _ in published})
             self._add(left(files, marks))
 
     async def fitted(self, ingest: Ingest) -> Ingest:
@@ -183,7 +183,7 @@ def commit_files(table: FileTable, sink: str, files: Sequence[TableFile]) -> Non
     with located(Where(key=table.name)):
         if not table.load():
             raise StoreError("the table was removed", hint="rpq.resume_dataset(..., table=) makes it anew")
-        marks = table.committed(sink)
+        marks = table.committed(sink, {file.partition for file in files})
         new = [file for file in files if file.sequence >= marks.get(file.partition, 0)]
         if new:
             table.commit(sink, new)

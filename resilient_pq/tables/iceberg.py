@@ -8,9 +8,8 @@ marks again, so it is told not to.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,7 +18,7 @@ from typing import Any, ClassVar
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
-from resilient_pq.errors import OptionError, SchemaError, StoreError, UnsupportedError, Where
+from resilient_pq.errors import OptionError, SchemaError, UnsupportedError, Where
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, frame
 from resilient_pq.format.schema_tree import Schema
@@ -27,7 +26,7 @@ from resilient_pq.io import WRITING, RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.tables.catalog_errors import telling
 from resilient_pq.tables.field_ids import with_field_ids
-from resilient_pq.tables.file_table import Marks, TableFile, raised, read_marks, write_marks
+from resilient_pq.tables.file_table import Marks, TableFile, check_rewrite, raised, read_marks, sequences, write_marks
 from resilient_pq.tables.partition_key import partition_values
 
 _SINK = "rpq.sink"
@@ -175,18 +174,15 @@ class ConnectedTable:
                 )
             return ingest.with_schema(self._checked(ingest.schema))
 
-    def committed(self, sink: str) -> Marks:
-        """The marks of a sink, in the version that was looked at."""
+    def committed(self, sink: str, partitions: Collection[str]) -> Marks:
+        """The marks of a sink in some partitions, in the version that was looked at."""
         return read_marks(self._table.properties.get(f"{_SINK}.{sink}"), self.name)
 
     def commit(self, sink: str, files: Sequence[TableFile]) -> None:
         """Add files and raise their marks, unless there is a newer version: then a `TransientError`, and nothing."""
-        added: dict[str, list[int]] = {}
-        for file in files:
-            added.setdefault(file.partition, []).append(file.sequence)
-        marks = write_marks(raised(self.committed(sink), files))
+        marks = write_marks(raised(self.committed(sink, ()), files))
         with self._committing({f"{_SINK}.{sink}": marks}) as transaction:
-            update = transaction.update_snapshot({_SINK: sink, _FILES: json.dumps(added, separators=(",", ":"))})
+            update = transaction.update_snapshot({_SINK: sink, _FILES: sequences(files)})
             merging = self._table.properties.get("commit.manifest-merge.enabled", "").lower() == "true"
             with update.merge_append() if merging else update.fast_append() as producer:
                 for file in files:
@@ -343,21 +339,3 @@ def _as_replacement(update: Any) -> Any:
     told = update.snapshot.summary.additional_properties if update.snapshot.summary else {}
     summary = Summary(Operation.REPLACE, **told)
     return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"summary": summary}))
-
-
-def check_rewrite(table: str, removed: set[str], live: Mapping[str, bool]) -> None:
-    """Raise where files cannot be replaced: some are in the table no more, or have rows that were deleted since."""
-    gone = sorted(removed - set(live))
-    if gone:
-        raise StoreError(
-            f"{len(gone):,} of the {len(removed):,} files that were rewritten are not in the table any more: {gone[0]}",
-            where=Where(key=table),
-            hint="somebody else has rewritten or deleted them; begin again",
-        )
-    deleted = sorted(name for name, has_deletes in live.items() if has_deletes)
-    if deleted:
-        raise UnsupportedError(
-            f"the table has deleted rows of {deleted[0]}, which copying its row groups would bring back",
-            where=Where(key=table),
-            hint="rewrite it with an engine that applies deletes",
-        )
