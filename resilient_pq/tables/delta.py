@@ -18,7 +18,7 @@ from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
 from resilient_pq.errors import OptionError, SchemaError, UnsupportedError, Where
 from resilient_pq.format import logical
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.io import WRITING, RetryPolicy
+from resilient_pq.io import RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.tables.catalog_errors import telling
 from resilient_pq.tables.delta_statistics import statistics_json
@@ -44,14 +44,13 @@ class DeltaTable:
             it.
         storage_options: As deltalake takes them; None makes them of those of the data set.
         configuration: The configuration of the table, where it is created, such as ``{"delta.appendOnly": "true"}``.
-        retry: How long a commit is tried again while the store of the table does not answer. Writing goes on meanwhile,
-            and the time counts from the end of the data set on.
+        retry: As of `IcebergTable`.
     """
 
     url: str | os.PathLike[str] | None = None
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     configuration: Mapping[str, str] = field(default_factory=dict)
-    retry: RetryPolicy = WRITING
+    retry: RetryPolicy | None = None
 
     keeps_keys: ClassVar[bool] = False
 
@@ -169,12 +168,12 @@ class ConnectedDelta:
             [self._add(file) for file in files], transactions, {"rpq.sink": sink, "rpq.files": sequences(files)}
         )
 
-    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], rewrite_id: str) -> None:
+    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], commit_id: str) -> None:
         """Replace files (by location) with others of the same rows, once for each id; as `commit` otherwise."""
         import pyarrow as pa  # noqa: PLC0415
         from deltalake.transaction import RemoveAction, Transaction  # noqa: PLC0415
 
-        application = f"rpq/rewrite/{rewrite_id}"
+        application = f"rpq/commit/{commit_id}"
         if self._table.transaction_version(application) is not None:
             return
         wanted = {self._relative(location) for location in removed}
@@ -190,7 +189,7 @@ class ConnectedDelta:
             RemoveAction(path, False, now, None, _values(path.rpartition("/")[0], keys)) for path in sorted(wanted)
         ]
         add = [self._add(file, data_change=not wanted) for file in added]
-        self._commit([*remove, *add], [Transaction(application, 1)], {"rpq.rewrite": rewrite_id})
+        self._commit([*remove, *add], [Transaction(application, 1)], {"rpq.commit": commit_id})
 
     def _commit(self, actions: Sequence[Any], transactions: Sequence[Any], told: Mapping[str, str]) -> None:
         from deltalake.transaction import CommitProperties  # noqa: PLC0415

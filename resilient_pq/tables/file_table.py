@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import FormatError, StoreError, UnsupportedError, Where
-from resilient_pq.io import LocalStore, ReadStore
+from resilient_pq.io import LocalStore, ReadStore, RetryPolicy
 from resilient_pq.reader.contents import Contents
 
 #: How many files of a sink are in the table, by the folder of the partition.
@@ -54,7 +54,7 @@ class FileTable(Protocol):
     def commit(self, sink: str, files: Sequence[TableFile]) -> None:
         """Add files and raise their marks, unless there is a newer version: then a `TransientError`, and nothing."""
 
-    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], rewrite_id: str) -> None:
+    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], commit_id: str) -> None:
         """Replace files (by location) with others of the same rows, once for each id; as `commit` otherwise."""
 
 
@@ -63,8 +63,8 @@ class TableSettings(Protocol):
 
     #: Whether files hold the columns that they are partitioned by, too.
     keeps_keys: bool
-    #: How long a commit is tried again.
-    retry: Any
+    #: How long a commit is tried again; None is as long as requests of the data set are.
+    retry: RetryPolicy | None
 
     def connect(self, folder: str, storage_options: Mapping[str, Any] | None) -> FileTable:
         """The table, for files below a folder (`location_of`)."""

@@ -22,7 +22,7 @@ from resilient_pq.errors import OptionError, SchemaError, UnsupportedError, Wher
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, frame
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.io import WRITING, RetryPolicy
+from resilient_pq.io import RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.tables.catalog_errors import telling
 from resilient_pq.tables.field_ids import with_field_ids
@@ -31,7 +31,7 @@ from resilient_pq.tables.partition_key import partition_values
 
 _SINK = "rpq.sink"
 _FILES = "rpq.files"
-_REWRITE = "rpq.rewrite"
+_COMMIT = "rpq.commit"
 _NAME_MAPPING = "schema.name-mapping.default"
 #: Of a commit after a conflict, by pyiceberg.
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
@@ -56,15 +56,15 @@ class IcebergTable:
             the catalog is then a SQLite database in this folder, ``catalog.db``, and metadata of tables lie beside it.
         location: The folder of the table's metadata, where it is created; None leaves it to the catalog.
         properties: Properties of the table, where it is created.
-        retry: How long a commit is tried again while the catalog does not answer; None is 120 s. Writing goes on
-            meanwhile, and the time counts from the end of the data set on.
+        retry: How long a commit is tried again while the catalog does not answer; None is as long as requests of the
+            data set are. Writing goes on meanwhile, and the time counts from the end of the data set on.
     """
 
     name: str
     catalog: str | os.PathLike[str] | Mapping[str, Any] = "default"
     location: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    retry: RetryPolicy = WRITING
+    retry: RetryPolicy | None = None
 
     keeps_keys: ClassVar[bool] = True
 
@@ -121,7 +121,13 @@ class ConnectedTable:
                     "tables of Iceberg need pyiceberg", hint="pip install 'resilient_pq[iceberg]'"
                 ) from error
             name, properties = self._settings._catalog_properties(*self._known)
-            self._connected = load_catalog(name, **properties)
+            try:
+                self._connected = load_catalog(name, **properties)
+            except ValueError as error:  # of settings alone: nothing is asked yet
+                raise OptionError(
+                    f"the catalog {name!r} cannot be used: {error}",
+                    hint="name one that pyiceberg's configuration has, give its properties, or a folder: ./tables",
+                ) from error
         return self._connected
 
     def load(self) -> bool:
@@ -188,18 +194,16 @@ class ConnectedTable:
                 for file in files:
                     producer.append_data_file(self._data_file(file))
 
-    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], rewrite_id: str) -> None:
+    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], commit_id: str) -> None:
         """Replace files (by location) with others of the same rows, once for each id; as `commit` otherwise."""
-        if any(
-            snapshot.summary and snapshot.summary.get(_REWRITE) == rewrite_id for snapshot in self._table.snapshots()
-        ):
+        if any(snapshot.summary and snapshot.summary.get(_COMMIT) == commit_id for snapshot in self._table.snapshots()):
             return
         wanted = set(removed)
         with telling(self.name):
             live = [task for task in self._table.scan().plan_files() if task.file.file_path in wanted]
         check_rewrite(self.name, wanted, {task.file.file_path: bool(task.delete_files) for task in live})
         with self._committing({}) as transaction:
-            update = transaction.update_snapshot({_REWRITE: rewrite_id})
+            update = transaction.update_snapshot({_COMMIT: commit_id})
             with update.overwrite() if wanted else update.fast_append() as producer:
                 for task in live:
                     producer.delete_data_file(task.file)
