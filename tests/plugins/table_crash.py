@@ -71,9 +71,9 @@ class Killer:
         import deltalake
         from pyiceberg.catalog.sql import SqlCatalog
 
-        from resilient_pq.tables import committer, delta, iceberg
+        from resilient_pq.tables import committer, delta_lake, iceberg
 
-        for table in (iceberg.ConnectedTable, delta.ConnectedDelta):
+        for table in (iceberg.ConnectedTable, delta_lake.ConnectedDelta):
             self.around(table, "create", "creating", "created")
             self.around(table, "load", None, "looked at")
         self.around(committer.Committer, "publish", "published", "queued")
