@@ -13,7 +13,12 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve
 from resilient_pq.recovery.damaged_object import DamagedObject
-from resilient_pq.recovery.evidence.footers.footer_evidence import all_chunks, has_values, pages_begin
+from resilient_pq.recovery.evidence.footers.footer_evidence import (
+    all_chunks,
+    contradicts_itself,
+    has_values,
+    pages_begin,
+)
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
@@ -32,6 +37,9 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
         return replace(known, contents=contents, footer_whole=True)
     if not (contents.verified or await _names_pages(known.source, contents)):
         message = "the footer is whole, but there are no pages where it says"
+        return _without_footer(known, FormatError(message, where=Where(offset=contents.footer.start)))
+    if await off_loop(contents.num_chunks, contradicts_itself, contents):
+        message = "the footer is damaged: its row groups contradict its schema, or themselves"
         return _without_footer(known, FormatError(message, where=Where(offset=contents.footer.start)))
     known = replace(await known.with_footer(contents), footer_whole=True)
     if not contents.verified:
