@@ -57,8 +57,10 @@ def _without_footer(known: Reconstruction, error: FormatError) -> Reconstruction
 
 
 def _describe_refused(contents: Contents) -> list[Finding]:
-    """What is damaged in a footer that costs no rows, but for which some readers refuse the file."""
+    """What is damaged in a footer that costs no rows, but keys, or for which some readers refuse the file."""
     messages = []
+    if contents.footer.trailing and contents.metadata.encryption_algorithm is None:
+        messages.append(f"something within the footer ends it {contents.footer.trailing:,} bytes too early")
     stored = contents.key_value.get(ARROW_SCHEMA_KEY)
     if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
         messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
