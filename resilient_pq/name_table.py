@@ -13,6 +13,8 @@ bulk.many_files FileResults check_many recover_many
 bulk.run_summary FileEntry RunSummary
 bulk.scrub scrub
 bulk.scrub_report ScrubReport ScrubbedFile
+compaction.compact compact
+compaction.compaction_run Compaction
 dataset.dataset Dataset open_many
 dataset.dataset_writer DatasetWriter
 dataset.sink_creation create_dataset resume_dataset
@@ -45,10 +47,12 @@ reader.streaming Batches
 recovery.check check
 recovery.recover recover
 recovery.report Damage Finding Kept LostRegion OtherPolicy Outcome Report
+recovery.resume.append_file append
 recovery.resume.resume_file create_or_resume resume
 recovery.seal seal
 recovery.uploads.open_uploads ResumeInfo Upload abort_upload list_uploads resume_info
 recovery.uploads.upload_completion CompletedBy CompletedUpload complete_upload
+tables.iceberg IcebergTable
 trevni.convert_file convert
 trevni.trevni_file TrevniFile open_trevni
 writer.checkpoint_history Checkpoint

@@ -14,6 +14,7 @@ from resilient_pq.bulk.run_summary import FileEntry as FileEntry
 from resilient_pq.bulk.run_summary import RunSummary as RunSummary
 from resilient_pq.bulk.scrub_report import ScrubbedFile as ScrubbedFile
 from resilient_pq.bulk.scrub_report import ScrubReport as ScrubReport
+from resilient_pq.compaction.compaction_run import Compaction as Compaction
 from resilient_pq.dataset.dataset import Dataset as Dataset
 from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
 from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint
@@ -97,6 +98,7 @@ from resilient_pq.recovery.uploads.open_uploads import ResumeInfo as ResumeInfo
 from resilient_pq.recovery.uploads.open_uploads import Upload as Upload
 from resilient_pq.recovery.uploads.upload_completion import CompletedBy as CompletedBy
 from resilient_pq.recovery.uploads.upload_completion import CompletedUpload as CompletedUpload
+from resilient_pq.tables.iceberg import IcebergTable as IcebergTable
 from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
 from resilient_pq.writer.checkpoint_history import Checkpoint as Checkpoint
 from resilient_pq.writer.file_writer import Writer as Writer
