@@ -8,9 +8,12 @@ Any package may import this module; `error_chains` pickles errors::
     │  ├─ TornFileError                   cut short: the footer is missing or incomplete
     │  ├─ ThriftError                     metadata or a page header does not parse
     │  ├─ EncodingError                   values or levels do not decode
-    │  └─ ChecksumError                   .stored, .computed
+    │  ├─ ChecksumError                   .stored, .computed
+    │  └─ AuthenticationError             encrypted bytes that somebody changed, moved or exchanged
+    ├─ WrongKeyError                      the key that was given opens nothing of the file
     ├─ UnsupportedError (NotImplementedError)
-    │  └─ CodecUnavailableError           .codec
+    │  ├─ CodecUnavailableError           .codec
+    │  └─ KeyMissingError                 an encrypted footer or column was asked for without its key
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
     │  └─ OptionError                     an option has a value that it cannot have
     ├─ FileClosedError (ValueError)       a file was to be read after its block ended, or after `close`
@@ -73,17 +76,10 @@ class Where:
 
     def __str__(self) -> str:
         """The place in the format's words, for people: ``row group 1, column ts, offset 4,711``."""
-        words = []
-        if self.key is not None:
-            words.append(self.key)
-        if self.row_group is not None:
-            words.append(f"row group {self.row_group}")
-        if self.column is not None:
-            words.append(f"column {self.column}")
-        if self.page is not None:
-            words.append(f"page {self.page}")
-        if self.offset is not None:
-            words.append(f"offset {self.offset:,}")
+        offset = None if self.offset is None else f"{self.offset:,}"
+        known = ("row group", self.row_group), ("column", self.column), ("page", self.page), ("offset", offset)
+        words = [] if self.key is None else [self.key]
+        words += [f"{name} {value}" for name, value in known if value is not None]
         return ", ".join(words)
 
 
@@ -175,6 +171,14 @@ class ChecksumError(FormatError):
         self.computed = computed
 
 
+class AuthenticationError(FormatError):
+    """Encrypted bytes are not what was sealed with this key for this place: they were changed, moved or exchanged."""
+
+
+class WrongKeyError(ResilientPQError):
+    """The key that was given opens nothing of the file: it is another one."""
+
+
 class UnsupportedError(ResilientPQError, NotImplementedError):
     """The file is right, but uses what this version does not read or write."""
 
@@ -190,6 +194,10 @@ class CodecUnavailableError(UnsupportedError):
         """Name the codec."""
         super().__init__(f"the codec {codec} is not available", where=where, hint=hint)
         self.codec = codec
+
+
+class KeyMissingError(UnsupportedError):
+    """No key was given for a footer or a column that was asked for."""
 
 
 class SchemaError(ResilientPQError, ValueError):
@@ -313,12 +321,7 @@ class ThrottledError(StoreError):
     retryable = True
 
     def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: float | None = None,
-        where: Where = NOWHERE,
-        hint: str | None = None,
+        self, message: str, *, retry_after: float | None = None, where: Where = NOWHERE, hint: str | None = None
     ) -> None:
         """Keep the store's own wish."""
         super().__init__(message, where=where, hint=hint)

@@ -13,18 +13,20 @@ bulk.many_files FileResults check_many recover_many
 bulk.run_summary FileEntry RunSummary
 bulk.scrub scrub
 bulk.scrub_report ScrubReport ScrubbedFile
+compaction.compact compact
+compaction.compaction_run Compaction
 dataset.dataset Dataset open_many
 dataset.dataset_writer DatasetWriter
 dataset.sink_creation create_dataset resume_dataset
 dataset.sink_state DatasetCheckpoint DatasetFile
 dataset.summary.write_summary WrittenMetadata write_metadata
 engines.scan Scan scan
-errors AccessDeniedError AlreadyExistsError BucketNotFoundError ChecksumError CodecUnavailableError
-errors CredentialsExpiredError EncodingError FileClosedError FileFullError FormatError NotFoundError NotParquetError
-errors NothingToRecoverError ObjectChangedError OptionError OutOfMemoryError PreconditionError RangeError RecoveryError
-errors RepairError ResilientPQError RowsLostError SchemaError SourceError StoreError ThriftError ThrottledError
-errors TornFileError TransientError UnsupportedError Where WriterClosedError WriterFailedError WriterFencedError
-errors WriterStateError
+errors AccessDeniedError AlreadyExistsError AuthenticationError BucketNotFoundError ChecksumError CodecUnavailableError
+errors CredentialsExpiredError EncodingError FileClosedError FileFullError FormatError KeyMissingError NotFoundError
+errors NotParquetError NothingToRecoverError ObjectChangedError OptionError OutOfMemoryError PreconditionError
+errors RangeError RecoveryError RepairError ResilientPQError RowsLostError SchemaError SourceError StoreError
+errors ThriftError ThrottledError TornFileError TransientError UnsupportedError Where WriterClosedError
+errors WriterFailedError WriterFencedError WriterStateError WrongKeyError
 format.indexes.trusted_bounds ColumnStatistics DecodedColumnIndex
 format.schema_tree Schema
 format.sorting SortingColumn
@@ -45,10 +47,13 @@ reader.streaming Batches
 recovery.check check
 recovery.recover recover
 recovery.report Damage Finding Kept LostRegion OtherPolicy Outcome Report
+recovery.resume.append_file append
 recovery.resume.resume_file create_or_resume resume
 recovery.seal seal
 recovery.uploads.open_uploads ResumeInfo Upload abort_upload list_uploads resume_info
 recovery.uploads.upload_completion CompletedBy CompletedUpload complete_upload
+tables.delta_lake DeltaTable
+tables.iceberg IcebergTable
 trevni.convert_file convert
 trevni.trevni_file TrevniFile open_trevni
 writer.checkpoint_history Checkpoint

@@ -14,6 +14,7 @@ from resilient_pq.bulk.run_summary import FileEntry as FileEntry
 from resilient_pq.bulk.run_summary import RunSummary as RunSummary
 from resilient_pq.bulk.scrub_report import ScrubbedFile as ScrubbedFile
 from resilient_pq.bulk.scrub_report import ScrubReport as ScrubReport
+from resilient_pq.compaction.compaction_run import Compaction as Compaction
 from resilient_pq.dataset.dataset import Dataset as Dataset
 from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
 from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint
@@ -23,6 +24,7 @@ from resilient_pq.engines.scan import Scan as Scan
 from resilient_pq.engines.scan import scan as scan
 from resilient_pq.errors import AccessDeniedError as AccessDeniedError
 from resilient_pq.errors import AlreadyExistsError as AlreadyExistsError
+from resilient_pq.errors import AuthenticationError as AuthenticationError
 from resilient_pq.errors import BucketNotFoundError as BucketNotFoundError
 from resilient_pq.errors import ChecksumError as ChecksumError
 from resilient_pq.errors import CodecUnavailableError as CodecUnavailableError
@@ -31,6 +33,7 @@ from resilient_pq.errors import EncodingError as EncodingError
 from resilient_pq.errors import FileClosedError as FileClosedError
 from resilient_pq.errors import FileFullError as FileFullError
 from resilient_pq.errors import FormatError as FormatError
+from resilient_pq.errors import KeyMissingError as KeyMissingError
 from resilient_pq.errors import NotFoundError as NotFoundError
 from resilient_pq.errors import NothingToRecoverError as NothingToRecoverError
 from resilient_pq.errors import NotParquetError as NotParquetError
@@ -56,6 +59,7 @@ from resilient_pq.errors import WriterClosedError as WriterClosedError
 from resilient_pq.errors import WriterFailedError as WriterFailedError
 from resilient_pq.errors import WriterFencedError as WriterFencedError
 from resilient_pq.errors import WriterStateError as WriterStateError
+from resilient_pq.errors import WrongKeyError as WrongKeyError
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics as ColumnStatistics
 from resilient_pq.format.indexes.trusted_bounds import DecodedColumnIndex as DecodedColumnIndex
 from resilient_pq.format.schema_tree import Schema as Schema
@@ -94,6 +98,8 @@ from resilient_pq.recovery.uploads.open_uploads import ResumeInfo as ResumeInfo
 from resilient_pq.recovery.uploads.open_uploads import Upload as Upload
 from resilient_pq.recovery.uploads.upload_completion import CompletedBy as CompletedBy
 from resilient_pq.recovery.uploads.upload_completion import CompletedUpload as CompletedUpload
+from resilient_pq.tables.delta_lake import DeltaTable as DeltaTable
+from resilient_pq.tables.iceberg import IcebergTable as IcebergTable
 from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
 from resilient_pq.writer.checkpoint_history import Checkpoint as Checkpoint
 from resilient_pq.writer.file_writer import Writer as Writer

@@ -9,9 +9,11 @@ from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.bulk.file_task import RunFile
 from resilient_pq.bulk.many_files import RunProgress
+from resilient_pq.compaction.compaction_run import Progress as compaction_run_Progress
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.dataset.folder_columns import FolderColumns
 from resilient_pq.dataset.summary.write_summary import Progress as write_summary_Progress
+from resilient_pq.encryption.keys import KeysArgument
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.io.protocols import ReadStore
@@ -26,6 +28,7 @@ from resilient_pq.reader.read_plan import Strings
 from resilient_pq.reader.streaming import Jobs
 from resilient_pq.recovery.uploads.upload_completion import SuppliedMetadata
 from resilient_pq.recovery.verification.findings import Progress
+from resilient_pq.tables.file_table import TableSettings
 from resilient_pq.writer.option_keywords import CreateKeywords
 from resilient_pq.writer.option_keywords import ResumeKeywords
 from resilient_pq.writer.option_keywords import StreamKeywords
@@ -38,12 +41,14 @@ import nanoarrow
 import os
 from resilient_pq.public_names import AccessDeniedError as AccessDeniedError
 from resilient_pq.public_names import AlreadyExistsError as AlreadyExistsError
+from resilient_pq.public_names import AuthenticationError as AuthenticationError
 from resilient_pq.public_names import BucketNotFoundError as BucketNotFoundError
 from resilient_pq.public_names import Checkpoint as Checkpoint
 from resilient_pq.public_names import ChecksumError as ChecksumError
 from resilient_pq.public_names import CodecUnavailableError as CodecUnavailableError
 from resilient_pq.public_names import ColumnBloomFilter as ColumnBloomFilter
 from resilient_pq.public_names import ColumnStatistics as ColumnStatistics
+from resilient_pq.public_names import Compaction as Compaction
 from resilient_pq.public_names import CompletedBy as CompletedBy
 from resilient_pq.public_names import CompletedUpload as CompletedUpload
 from resilient_pq.public_names import CredentialsExpiredError as CredentialsExpiredError
@@ -52,6 +57,7 @@ from resilient_pq.public_names import Damage as Damage
 from resilient_pq.public_names import DatasetCheckpoint as DatasetCheckpoint
 from resilient_pq.public_names import DatasetFile as DatasetFile
 from resilient_pq.public_names import DecodedColumnIndex as DecodedColumnIndex
+from resilient_pq.public_names import DeltaTable as DeltaTable
 from resilient_pq.public_names import EncodingError as EncodingError
 from resilient_pq.public_names import Fencing as Fencing
 from resilient_pq.public_names import FetchCounters as FetchCounters
@@ -66,8 +72,10 @@ from resilient_pq.public_names import FollowOptions as FollowOptions
 from resilient_pq.public_names import FormatError as FormatError
 from resilient_pq.public_names import HealedChunk as HealedChunk
 from resilient_pq.public_names import HealedFileWarning as HealedFileWarning
+from resilient_pq.public_names import IcebergTable as IcebergTable
 from resilient_pq.public_names import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.public_names import Kept as Kept
+from resilient_pq.public_names import KeyMissingError as KeyMissingError
 from resilient_pq.public_names import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.public_names import LostRegion as LostRegion
 from resilient_pq.public_names import NotFoundError as NotFoundError
@@ -121,6 +129,7 @@ from resilient_pq.public_names import WriterFailedError as WriterFailedError
 from resilient_pq.public_names import WriterFencedError as WriterFencedError
 from resilient_pq.public_names import WriterStateError as WriterStateError
 from resilient_pq.public_names import WrittenMetadata as WrittenMetadata
+from resilient_pq.public_names import WrongKeyError as WrongKeyError
 from resilient_pq.version import __version__ as __version__
 from resilient_pq.public_names import scan as scan
 from resilient_pq.public_names import schema_from_arrow as schema_from_arrow
@@ -195,6 +204,9 @@ class DatasetWriter:
     @property
     def files(self) -> tuple[DatasetFile, ...]:
         """The files that were published, in that order; first those that `resume_dataset` completed."""
+    @property
+    def files_not_committed(self) -> tuple[str, ...]:
+        """The published files that are not known to be in the table yet; empty without a table."""
     @property
     def num_open_files(self) -> int:
         """Files that are being written."""
@@ -406,11 +418,17 @@ class Writer:
 def abort_upload(url: Location, *, upload_id: str | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> str:
     """Drop an upload that was left open, and all its parts: what it holds is lost."""
 
+def append(url: str | os.PathLike[str] | tuple[WriteStore, str], *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[ResumeKeywords]) -> Writer:
+    """Write rows behind the end of a complete Parquet file, of any writer."""
+
 def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: Progress | None=None) -> Report:
     """Read an object and say what is wrong with it; nothing is written."""
 
 def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
+
+def compact(src: Source | Sequence[Source], dst: Location, *, target_bytes: int=..., copy_bytes: int=..., row_group_bytes: int=..., parity: float | str | None=None, remove_sources: bool=False, dry_run: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: compaction_run_Progress | None=None) -> Compaction:
+    """Make few files of many. Large row groups are copied as bytes, small ones are decoded and written together."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
     """Complete the upload that a writer left open."""
@@ -421,7 +439,7 @@ def convert(src: str | os.PathLike[str] | tuple[ReadStore, str], dst: str | os.P
 def create(url: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, mode: Literal['w', 'x']='w', storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
     """Begin a resilient Parquet file."""
 
-def create_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
+def create_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., table: TableSettings | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
     """Begin to write a data set from one stream of rows: files in a folder, each published when it is full."""
 
 def create_or_resume(url: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
@@ -430,10 +448,10 @@ def create_or_resume(url: str | os.PathLike[str] | tuple[WriteStore, str], schem
 def list_uploads(url: Location, *, older_than: timedelta | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> list[Upload]:
     """The uploads that were left open below a URL, oldest first."""
 
-def open(url: str | os.PathLike[str] | tuple[ReadStore, str], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, heal: bool=True, on_healed: OnHealed | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, follow: bool | FollowOptions=False) -> File:
+def open(url: str | os.PathLike[str] | tuple[ReadStore, str], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, heal: bool=True, on_healed: OnHealed | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, follow: bool | FollowOptions=False, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> File:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range."""
 
-def open_many(urls: Source | Sequence[Source], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, partitioning: object | None=None, filters: Filters | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> Dataset:
+def open_many(urls: Source | Sequence[Source], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, partitioning: object | None=None, filters: Filters | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> Dataset:
     """Open several Parquet files of one schema, to be read as one."""
 
 def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: Schema | str | None=None, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> TrevniFile:
@@ -457,7 +475,7 @@ def repair(src: Location, dst: Location | None=None, *, sidecar: Location | None
 def resume(url: str | os.PathLike[str] | tuple[WriteStore, str], *, upload_id: str | None=None, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[ResumeKeywords]) -> Writer:
     """Go on with a file that its writer left unfinished."""
 
-def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, replay_from: Mapping[str, int] | DatasetCheckpoint | None=None, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
+def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, replay_from: Mapping[str, int] | DatasetCheckpoint | None=None, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., table: TableSettings | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
     """Go on with a data set whose writer crashed, or ended."""
 
 def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> ResumeInfo:

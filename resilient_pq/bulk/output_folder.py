@@ -52,13 +52,13 @@ def refuse_overlap(output: Scope, scope: Scope, *, same_names: bool) -> None:
         return
     if here.startswith(there):
         raise RecoveryError(
-            f"the outputs would lie below {scope.url}, among what is recovered",
+            f"the outputs would lie below {scope.url}, among what is read",
             where=Where(key=output.url),
             hint="name a folder outside of it",
         )
     if there.startswith(here) and _has_folders(scope):
         raise RecoveryError(
-            f"the outputs would lie above {scope.url}, and may fall among what is recovered",
+            f"the outputs would lie above {scope.url}, and may fall among what is read",
             where=Where(key=output.url),
             hint="name a folder beside it",
         )

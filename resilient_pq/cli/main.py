@@ -39,6 +39,7 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "protect": ("parity.protect_verb", "Write parity beside files, for `rpq repair`."),
     "repair": ("parity.repair_verb", "Rebuild a file from its parity, bit for bit."),
     "scrub": ("parity.scrub_verb", "Prove that objects are as they were, within a budget."),
+    "compact": ("compact_verb", "Make few Parquet files of many."),
     "metadata": ("metadata_verb", "Write the summary of a folder of Parquet files."),
     "uploads list": ("uploads.listing", "List uploads that were left open, oldest first."),
     "uploads complete": ("uploads.complete", "Make an object of an upload that was left open."),

@@ -130,23 +130,24 @@ async def complete_unfinished(folder: DatasetFolder) -> Begun:
     # Before the parts of any upload are listed: what the sink before was told to be stored is in them then. And before
     # the uploads are: it begins none afterwards that it could complete.
     epochs = there.epochs
-    leases = await _side_by_side(epochs, lambda each: _taken(folder, each))
+    leases = await side_by_side(epochs, lambda each: _taken(folder, each))
     if leases:
         there = await folder.found()
     newest = {found.partition: found for found in sorted(there.complete, key=lambda each: each.sequence)}
     unfinished = await _without_conflicts(folder, newest, there.unfinished)
     held = {epoch.relative: lease for epoch, lease in zip(epochs, leases, strict=True)}
-    done = await _side_by_side(unfinished, lambda each: _complete(folder, each, held.get(each.file.relative)))
+    done = await side_by_side(unfinished, lambda each: _complete(folder, each, held.get(each.file.relative)))
     ended = [each.file for each, kept in zip(unfinished, done, strict=True) if kept]
     newest |= {found.partition: found for found in ended}
     choices = KnownChoices()
-    files = await _side_by_side(newest.values(), lambda each: _read(folder, each, choices))
+    files = await side_by_side(newest.values(), lambda each: _read(folder, each, choices))
     partitions = {
         file.partition: Partition(file.partition, file.sequence + 1, file.first_row + file.num_rows) for file in files
     }
-    await _side_by_side([lease for lease in leases if lease is not None], lambda lease: lease.release())
+    await side_by_side([lease for lease in leases if lease is not None], lambda lease: lease.release())
     made = {(found.partition, found.sequence) for found in ended}
-    return Begun(partitions, [file for file in files if (file.partition, file.sequence) in made], choices)
+    completed = [file for file in files if (file.partition, file.sequence) in made]
+    return Begun(partitions, completed, choices, [*there.complete, *ended])
 
 
 async def _taken(folder: DatasetFolder, file: NamedFile) -> Lease | None:
@@ -256,7 +257,7 @@ async def _read(folder: DatasetFolder, found: NamedFile, choices: KnownChoices) 
     return DatasetFile(url, found.partition, found.sequence, place.first_row, contents.num_rows, info.size)
 
 
-async def _side_by_side(items: Iterable[T], work: Callable[[T], Coroutine[Any, Any, R]]) -> list[R]:
+async def side_by_side(items: Iterable[T], work: Callable[[T], Coroutine[Any, Any, R]]) -> list[R]:
     """What is made of each, a few at a time."""
     slots = asyncio.Semaphore(_MAX_CONCURRENCY)
 

@@ -320,6 +320,23 @@ class ColumnOrder:
 
 
 @struct
+class AesGcm:
+    """AesGcmV1 and AesGcmCtrV1, which have the same fields: what the AAD of all modules of a file begins with."""
+
+    aad_prefix: bytes | None = field(1, BINARY, default=None)
+    aad_file_unique: bytes | None = field(2, BINARY, default=None)
+    supply_aad_prefix: bool | None = field(3, BOOL, default=None)
+
+
+@struct
+class EncryptionAlgorithm:
+    """How a file is encrypted; both None means a way this version does not know."""
+
+    AES_GCM_V1: AesGcm | None = field(1, AesGcm, default=None)
+    AES_GCM_CTR_V1: AesGcm | None = field(2, AesGcm, default=None)
+
+
+@struct
 class FileMetaData:
     """The footer's content: schema, row groups, key-value metadata."""
 
@@ -330,7 +347,7 @@ class FileMetaData:
     key_value_metadata: list[KeyValue] | None = field(5, list_of(KeyValue), default=None)
     created_by: str | None = field(6, STRING, default=None)
     column_orders: list[ColumnOrder] | None = field(7, list_of(ColumnOrder), default=None)
-    encryption_algorithm: Empty | None = field(8, Empty, default=None)
+    encryption_algorithm: EncryptionAlgorithm | None = field(8, EncryptionAlgorithm, default=None)
     footer_signing_key_metadata: bytes | None = field(9, BINARY, default=None)
 
 

@@ -17,6 +17,7 @@ from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
+    KeyMissingError,
     NotParquetError,
     TornFileError,
     UnsupportedError,
@@ -56,10 +57,16 @@ CHECKPOINTS_KEY = "rpq.checkpoints"
 PARITY_KEY = "rpq.parity"
 PARITY_SHARE_KEY = "rpq.parity_share"
 FILES_KEY = "rpq.files"
+#: Where the records begin of a file to which rows were appended, and which another writer made.
+BEGINS_KEY = "rpq.begins"
+#: In checkpoints of a file that rows are appended to: bytes and ETag of the version that it is to replace.
+BASE_KEY = "rpq.base"
 #: Where the file stands in a data set that is written as a stream: see `resilient_pq.dataset.naming`.
 DATASET_KEY = "rpq.dataset"
 #: What a file was recovered from, and how many rows were lost, as JSON.
 LINEAGE_KEY = "rpq.recovered_from"
+#: Which output of which compaction the file is: see `resilient_pq.compaction.compaction_plan`.
+COMPACTION_KEY = "rpq.compaction"
 CRC_KEY = "rpq.crc32"
 HASH_KEY = "rpq.xxh3"
 RECORD_KEY = "rpq.record"
@@ -141,7 +148,7 @@ def metadata_length(tail: Any, where: Where) -> int:
     """Bytes of the file metadata, by the last eight bytes of a file."""
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] == ENCRYPTED_MAGIC:
-        raise UnsupportedError("the footer is encrypted", where=where)
+        raise KeyMissingError("the footer is encrypted", where=where, hint="pass its key with keys= (rpq: --keys FILE)")
     if last[4:] == EXTENDED_MAGIC:
         raise UnsupportedError("the footer has the extended form PARX", where=where)
     if len(last) < TAIL_SIZE or last[4:] != MAGIC:
@@ -204,7 +211,7 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
             computed=crc32(payload),
             where=Where(offset=start),
         )
-    metadata, end = compact_protocol.decode(FileMetaData, payload, 0, what="footer", lasting=True)
+    metadata, end = compact_protocol.decode(FileMetaData, payload[:length], 0, what="footer", lasting=True)
     return Footer(metadata, start, length, record, 0 if record is not None else length - end)
 
 

@@ -56,6 +56,39 @@ def is_sorted(columns: Sequence[tuple[Leaf, LeafData, SortingColumn]]) -> bool:
     return any(_is_sorted(columns, nan_last=nan_last) for nan_last in (True, False))
 
 
+def rows_in_order(columns: Sequence[tuple[Leaf, LeafData, SortingColumn]]) -> NDArray[np.int64]:
+    """The numbers of rows in the order of `columns`; rows that are equal stay in theirs."""
+    keys: list[NDArray[Any]] = []
+    for leaf, data, wanted in columns:
+        values = _ranks(leaf.node, data.values)
+        ranks = -values if wanted.descending else values
+        if data.definition_levels is not None:
+            present = data.definition_levels == leaf.max_definition_level
+            whole = np.zeros(len(present), np.int64)
+            whole[present] = ranks
+            keys += [present if wanted.nulls_first else ~present, whole]
+        else:
+            keys.append(ranks)
+    return np.lexsort(keys[::-1])
+
+
+def _ranks(node: Primitive, values: Values) -> NDArray[np.int64]:
+    """For each value its place among all that differ; NaN is the last."""
+    order = order_of(node)
+    if isinstance(values, ByteArrays):
+        texts = [values.value(at) for at in range(len(values))]
+        places = {text: place for place, text in enumerate(sorted(set(texts)))}
+        return np.array([places[text] for text in texts], np.int64)
+    if order in (Order.BYTES, Order.SIGNED_BYTES):
+        if order is Order.SIGNED_BYTES and values.shape[1]:
+            values = values.copy()
+            values[:, 0] ^= 0x80
+        rows = np.ascontiguousarray(values).view(f"V{max(values.shape[1], 1)}").reshape(-1)
+        places = {row: place for place, row in enumerate(sorted({bytes(row) for row in rows}))}
+        return np.array([places[bytes(row)] for row in rows], np.int64)
+    return np.unique(_numbers(order, values), return_inverse=True)[1].reshape(-1)
+
+
 def _is_sorted(columns: Sequence[tuple[Leaf, LeafData, SortingColumn]], *, nan_last: bool) -> bool:
     equal: NDArray[np.bool_] | bool = True
     for leaf, data, wanted in columns:

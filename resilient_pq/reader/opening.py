@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,7 @@ from resilient_pq.reader.file import File
 from resilient_pq.reader.read_options import FollowOptions, OnLost, ReadLimits, ReadOptions, ReadSettings
 
 if TYPE_CHECKING:
+    from resilient_pq.encryption.keys import KeysArgument
     from resilient_pq.parity.healed_store import HealedStore
     from resilient_pq.reader.healing import OnHealed
 
@@ -129,6 +131,8 @@ async def open_file(
 ) -> File:
     """Open one object of a store; `limits` are those that it shares with other files."""
     name, healed = store.url_of(key), None
+    if how.keys is not None:
+        store, how = await _decrypted(store, key, how)
     read = partial(
         read_tail_and_contents, key=key, tail_bytes=how.options.tail_bytes, counters=counters, verify=how.verify
     )
@@ -161,6 +165,28 @@ async def open_file(
         healer.note(HealedChunk(name, None, None, healed.num_blocks_rebuilt))
         file.objects.healer = healer
     return file
+
+
+async def _decrypted(store: ReadStore, key: str, how: ReadSettings) -> tuple[ReadStore, ReadSettings]:
+    """A view of an encrypted object in the clear, and how it is read: a cut file is none of the owner's (rollback)."""
+    from resilient_pq.encryption.decrypted_store import DecryptedStore  # noqa: PLC0415 (most files are in the clear)
+    from resilient_pq.encryption.keys import DecryptionKeys  # noqa: PLC0415
+
+    assert how.keys is not None
+    keys = DecryptionKeys.of(how.keys, (store, key))
+    view = await DecryptedStore.open(
+        store, key, keys, aad_prefix=how.aad_prefix, tail_bytes=how.options.tail_bytes, verify=how.verify
+    )
+    required = view.encrypted_footer if how.require_complete is None else how.require_complete
+    if required and view.state not in (None, FileState.COMPLETE):
+        raise not_complete(store.url_of(key), view.state)
+    return view, replace(how, heal=False)
+
+
+def not_complete(name: str, state: str) -> TornFileError:
+    """The error of a file that its writer did not finish, where the caller wants all of it."""
+    hint = "it may have been cut on purpose; open it with require_complete=False to read what it has"
+    return TornFileError(f"the file is {state}, not complete", where=Where(key=name), hint=hint)
 
 
 async def _healed(store: ReadStore, key: str) -> HealedStore | None:
@@ -196,12 +222,14 @@ async def _torn(store: ReadStore, key: str, how: ReadSettings, **shared: Any) ->
     return file
 
 
-def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
-    """Warn where a file may not have all rows that its writer was given."""
+def warn_of_incomplete(file: File, *, stacklevel: int, required: bool | None = None) -> None:
+    """Warn where a file may not have all rows that its writer was given; where all are required, refuse it."""
     if file.lost_at_opening:
         message = f"{file.url} has no footer that can be used; what was found of it has {file.num_rows:,} rows"
     elif file.state in (None, FileState.COMPLETE):
         return
+    elif required:
+        raise not_complete(file.url, file.state)
     else:
         of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"
         message = f"{file.url} is {file.state}: {of_whom}"
@@ -220,6 +248,9 @@ def open(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     follow: bool | FollowOptions = False,
+    keys: KeysArgument | None = None,
+    aad_prefix: bytes | None = None,
+    require_complete: bool | None = None,
 ) -> Opening[File]:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range.
 
@@ -254,6 +285,13 @@ def open(
             how often to look. When the writer ends without completing the file, that is a TornFileError, after the
             rows of its last checkpoint. All else of the file is as of the newest checkpoint that was found. A
             complete file is read as ever.
+        keys: For an encrypted file: the footer key as bytes, which opens all columns that have no key of their own; a
+            mapping of keys by key metadata, or by dotted path of a column and "footer"; a function that is given key
+            metadata as bytes, and returns a key or an awaitable of one; or `KeyTools`. Columns without a key are not
+            read, and the others are.
+        aad_prefix: What the file is bound to besides its keys, where it does not store it.
+        require_complete: Whether a file that its writer did not finish is an error: what was cut off on purpose is not
+            missed otherwise. None is True for files with an encrypted footer, and False for all others.
 
     Raises:
         SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
@@ -263,10 +301,21 @@ def open(
             name its columns elsewhere; `recover` may help.
         UnsupportedError: On entering: `follow`, and the store shows no object before it is complete.
         FormatError: On entering: its footer is damaged; `recover` may help.
+        KeyMissingError: On entering: there is no key for the footer. On reading: there is none for a column.
+        WrongKeyError: A key opens nothing of the file.
+        AuthenticationError: Something of the file was changed, moved or exchanged; or it is not encrypted at all.
     """
     storage_options = with_retry(storage_options, retry)
     how = ReadSettings.checked(
-        verify=verify, on_damage=on_damage, on_lost=on_lost, options=options, heal=heal, on_healed=on_healed
+        verify=verify,
+        on_damage=on_damage,
+        on_lost=on_lost,
+        options=options,
+        heal=heal,
+        on_healed=on_healed,
+        keys=keys,
+        aad_prefix=aad_prefix,
+        require_complete=require_complete,
     )
     if not isinstance(follow, bool | FollowOptions):
         raise OptionError(f"follow is {follow!r}; it is True, False or FollowOptions")
@@ -282,11 +331,11 @@ def open(
                 watch = Watch(store, key, how, following)
                 return GrowingFile(watch, await watch.first(), how, owns_store=owns_store)
             file = await open_file(store, key, how, counters=FetchCounters(), owns_store=owns_store)
+            warn_of_incomplete(file, stacklevel=3, required=how.require_complete)
         except BaseException:
             if owns_store:
                 await store.close()
             raise
-        warn_of_incomplete(file, stacklevel=3)
         return file
 
     return Opening(opening)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import OptionError
 from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
+from resilient_pq.machine_limits import processors, share_of_memory
 from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
     from resilient_pq.damage.lost_region import LostRegion
+    from resilient_pq.encryption.keys import KeysArgument
 
 #: Called with each region of a file that is lost.
 OnLost = Callable[["LostRegion"], object]
@@ -44,8 +45,9 @@ class ReadOptions:
             of more than twice as much is split. Where a wave has fewer requests than `max_requests`, its blocks are
             smaller, but no smaller than 1 MiB.
         max_requests: Requests under way at one time.
-        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size.
-        max_threads: Column chunks decoded at one time; None is the number of processors.
+        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size. 64 MiB, or
+            a sixteenth of the memory that this process may use where that is less, as in a small container.
+        max_threads: Column chunks decoded at one time; None is the number of processors that this process may use.
         coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
             values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
             outside the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may
@@ -60,7 +62,7 @@ class ReadOptions:
     merge_gap: int = 1 * MiB
     block_bytes: int = 8 * MiB
     max_requests: int = 16
-    memory_budget: int = 64 * MiB
+    memory_budget: int = share_of_memory(16, 64 * MiB)
     max_threads: int | None = None
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
     restore_types: bool = True
@@ -137,6 +139,9 @@ class ReadSettings:
         options: The rest.
         heal: Whether damaged bytes are rebuilt from parity.
         on_healed: Called with each `HealedChunk`.
+        keys: The keys of an encrypted file; None for one in the clear.
+        aad_prefix: What its AADs begin with.
+        require_complete: Whether a file of ours that was not finished is an error.
     """
 
     verify: bool
@@ -145,6 +150,9 @@ class ReadSettings:
     options: ReadOptions
     heal: bool = True
     on_healed: Callable[[Any], object] | None = None
+    keys: KeysArgument | None = field(default=None, repr=False)
+    aad_prefix: bytes | None = field(default=None, repr=False)
+    require_complete: bool | None = None
 
     @classmethod
     def checked(
@@ -156,6 +164,9 @@ class ReadSettings:
         options: ReadOptions | None,
         heal: bool = True,
         on_healed: Callable[[Any], object] | None = None,
+        keys: KeysArgument | None = None,
+        aad_prefix: bytes | None = None,
+        require_complete: bool | None = None,
     ) -> Self:
         """The checked arguments of `open`."""
         policy = OnDamage.RAISE
@@ -168,7 +179,9 @@ class ReadSettings:
         chosen = DEFAULT_OPTIONS if options is None else options
         if not isinstance(chosen, ReadOptions):
             raise OptionError(f"options is {options!r}; open takes ReadOptions")
-        return cls(verify, policy, on_lost, chosen, bool(heal), on_healed)
+        if aad_prefix is not None and (keys is None or not isinstance(aad_prefix, bytes)):
+            raise OptionError("aad_prefix is bytes, and goes with keys")
+        return cls(verify, policy, on_lost, chosen, bool(heal), on_healed, keys, aad_prefix, require_complete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +244,6 @@ class ReadLimits:
     @classmethod
     def of(cls, options: ReadOptions) -> Self:
         """The limits that options set."""
-        threads = options.max_threads or os.cpu_count() or 1
+        threads = options.max_threads or processors()
         requests = asyncio.Semaphore(options.max_requests)
         return cls(requests, asyncio.Semaphore(threads), threads, Tails(options.memory_budget))

@@ -16,7 +16,7 @@ from resilient_pq.arrow.flat_columns import NO_COLUMNS, FlatColumns
 from resilient_pq.arrow.types.arrow_schema import ColumnFields
 from resilient_pq.arrow.types.field import Field, with_views, without_string_views
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, OptionError, SchemaError, UnsupportedError, Where, located
+from resilient_pq.errors import FormatError, KeyMissingError, OptionError, SchemaError, Where, located
 from resilient_pq.format import kernels
 from resilient_pq.format.footer import CRC_KEY, key_values
 from resilient_pq.format.indexes.row_ranges import Rows, count
@@ -333,7 +333,8 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
         encrypted = column.crypto_metadata is not None or column.encrypted_column_metadata is not None
         # Where a file does not say how, nothing in it is encrypted, and its footer is damaged (Encryption.md).
         if encrypted and contents.metadata.encryption_algorithm is not None:
-            raise UnsupportedError("the column chunk is encrypted", hint="leave the column out")
+            hint = f'give it in keys= (rpq: --keys FILE) as "{leaf.column_path}", or leave the column out'
+            raise KeyMissingError(f"the column {leaf.column_path} is encrypted, and its key is missing", hint=hint)
         if metadata is None:
             raise FormatError("the column chunk has no metadata")
         # Only the chunks of a summary name a file, and some writers leave an empty name.

@@ -237,7 +237,7 @@ async def test_outputs_among_the_inputs_are_refused(files: Any, tmp_path: Path) 
     files.write(tmp_path / "src", 3)
     (tmp_path / "link").symlink_to(tmp_path / "src")
     for src, dst in (("src", "src"), ("src", "src/out"), ("src", "link/out"), ("link/", "src"), ("src/*/*", "src/o")):
-        with pytest.raises(rpq.RecoveryError, match="among what is recovered"):
+        with pytest.raises(rpq.RecoveryError, match="among what is read"):
             rpq.recover_many(f"{tmp_path}/{src}", f"{tmp_path}/{dst}")
     assert (await rpq.recover_many(tmp_path / "src", tmp_path / "src2").finish()).num_files == 3
     store = MemoryStore()
@@ -254,7 +254,7 @@ async def test_outputs_above_the_inputs_are_refused(files: Any, tmp_path: Path) 
     (tmp_path / "link").symlink_to(tmp_path)
     before = all_files(tmp_path / "src")
     for src, dst in (("src", ""), ("src/", "./"), ("src/**/*", ""), ("src", "link"), ("link/src", ".")):
-        with pytest.raises(rpq.RecoveryError, match=r"above .*may fall among what is recovered") as caught:
+        with pytest.raises(rpq.RecoveryError, match=r"above .*may fall among what is read") as caught:
             rpq.recover_many(f"{tmp_path}/{src}", f"{tmp_path}/{dst}")
         assert caught.value.hint == "name a folder beside it"
     assert all_files(tmp_path / "src") == before

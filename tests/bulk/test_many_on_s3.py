@@ -52,7 +52,7 @@ async def test_a_prefix_and_a_pattern(s3: Any, files: Any, tmp_path: Path) -> No
     for name, way in ways.items():
         if way is None:
             assert body(s3, f"out/{name}") == body(s3, f"in/{name}")
-    with pytest.raises(rpq.RecoveryError, match="among what is recovered"):
+    with pytest.raises(rpq.RecoveryError, match="among what is read"):
         rpq.recover_many(s3.url("in/"), s3.url("in/saved/"), **reached)
     local = await rpq.recover_many(s3.url("in/"), tmp_path / "here", only_damaged=True, **reached).finish()
     assert local.outcomes == summary.outcomes

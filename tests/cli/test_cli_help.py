@@ -38,6 +38,7 @@ def test_verbs_are_those_of_the_design() -> None:
         "protect",
         "repair",
         "scrub",
+        "compact",
         "metadata",
         *uploads,
         "demo",

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
+    KeyMissingError,
     NotParquetError,
     ResilientPQError,
     ThriftError,
     TornFileError,
-    UnsupportedError,
     Where,
 )
 from resilient_pq.format import compact_protocol, footer
@@ -27,6 +27,7 @@ from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnMetaData,
     ColumnOrder,
+    EncryptionAlgorithm,
     FileMetaData,
     KeyValue,
     RowGroup,
@@ -187,7 +188,7 @@ NOT_FOOTERS: dict[str, tuple[bytes, type[ResilientPQError], str]] = {
     "into the magic": (b"PAR1" + b"\x01\0\0\0PAR1", TornFileError, "says it has 1 bytes"),
     "length 0": (b"PAR1" + b"\0\0\0\0PAR1", ThriftError, "footer is damaged"),
     "garbage": (b"PAR1" + b"\xff" * 40 + b"\x28\0\0\0PAR1", ThriftError, "footer is damaged"),
-    "encrypted": (b"PARE" + b"d" * 40 + b"\x28\0\0\0PARE", UnsupportedError, "encrypted"),
+    "encrypted": (b"PARE" + b"d" * 40 + b"\x28\0\0\0PARE", KeyMissingError, "encrypted"),
 }  # fmt: skip
 
 
@@ -201,7 +202,7 @@ def test_what_is_no_footer(name: str) -> None:
 
 def test_a_plaintext_footer_of_an_encrypted_file_is_read() -> None:
     # Its signature, 28 bytes, counts to its length.
-    metadata = FileMetaData(1, ELEMENTS, 0, [], encryption_algorithm=Empty())
+    metadata = FileMetaData(1, ELEMENTS, 0, [], encryption_algorithm=EncryptionAlgorithm())
     found = _read(b"PAR1" + footer.frame(compact_protocol.encode(metadata) + bytes(28)))
     assert isinstance(found, footer.Footer)
     assert found.metadata == metadata

@@ -101,7 +101,7 @@ async def test_an_object_that_is_replaced(store: MemoryStore) -> None:
         (b"PAR1" + bytes(100), rpq.TornFileError, "no Parquet magic at the end"),
         (b"PAR1\xff\xff\xff\x00PAR1", rpq.TornFileError, "the footer says"),
         (b"PAR1\x00\x00\x00\x00PAR1", rpq.ThriftError, "footer is damaged"),
-        (b"PARE" + bytes(20) + b"PARE", rpq.UnsupportedError, "encrypted"),
+        (b"PARE" + bytes(20) + b"PARE", rpq.KeyMissingError, "encrypted"),
     ],
 )
 async def test_what_is_no_parquet_file(content: bytes, error: type[Exception], message: str) -> None:

@@ -47,7 +47,7 @@ class Summary:
         self.num_rows = 0
         self._first = ""
         self._schema: Schema | None = None
-        self._keys: _SharedKeys | None = None
+        self._keys: SharedKeys | None = None
         self._created_by: str | None = None
         self._column_orders: list[ColumnOrder] | None = None
         self._state = FileState.COMPLETE
@@ -60,12 +60,12 @@ class Summary:
         metadata = contents.metadata
         if self._schema is None or self._keys is None:
             self._first, self._schema = name, contents.schema
-            self._keys = _SharedKeys(contents.schema, contents.key_value)
+            self._keys = SharedKeys(contents.schema, contents.key_value)
             self._created_by, self._column_orders = metadata.created_by, metadata.column_orders
         else:
             _compare(contents.schema.root, self._schema.root, name, self._first, ())
             self._keys.add(contents.key_value)
-            self._created_by = _one_maker(self._created_by, metadata.created_by)
+            self._created_by = one_maker(self._created_by, metadata.created_by)
             if metadata.column_orders != self._column_orders:
                 self._column_orders = None  # minima and maxima then mean nothing, rather than something else
         self._state = max(self._state, contents.state or FileState.COMPLETE, key=_STATES.index)
@@ -124,7 +124,7 @@ class Summary:
         return footer.sealed(metadata, file_id, num_rows=num_rows, num_row_groups=len(row_groups))
 
 
-def _one_maker(one: str | None, other: str | None) -> str | None:
+def one_maker(one: str | None, other: str | None) -> str | None:
     """The maker of both; None where there is none, and readers then trust statistics no more than they must."""
     if one == other:
         return one
@@ -179,7 +179,7 @@ def _words(node: Node | None, other: Node | None = None) -> str:
     return " ".join(words)
 
 
-class _SharedKeys:
+class SharedKeys:
     """The keys of files that have one Parquet schema, taken in one after the other.
 
     A key is kept when every file has it with the same value. Two are not as simple: of ``pandas`` the first file's

@@ -42,14 +42,14 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
     metadata.path_in_schema = list(chunk.leaf.path)  # a footer without a checksum may have lost it
     metadata.encodings = [encoding for encoding in metadata.encodings if encoding in _ENCODINGS]
     metadata.total_compressed_size = len(data)  # its writer may have counted other bytes, too few or too many
-    first = next((page for page in pages if page.header.type in _DATA_PAGES), None)
-    metadata.data_page_offset = 0 if first is None else first.offset
+    data_pages = [page for page in pages if page.header.type in _DATA_PAGES]
+    metadata.data_page_offset = data_pages[0].offset if data_pages else 0
     metadata.dictionary_page_offset = None
     metadata.index_page_offset = metadata.bloom_filter_offset = metadata.bloom_filter_length = None
     dictionary = next((page for page in pages if page.header.type == PageType.DICTIONARY_PAGE), None)
     if dictionary is not None:
         metadata.dictionary_page_offset = dictionary.offset
-    offset_index = _moved(chunk, derived.offset_index) or _offset_index(chunk, pages)
+    offset_index, column_index = _indexes(chunk, derived, data_pages)
     crcs = [crc32(data[page.offset : page.end]) for page in pages]
     digest, sums = sums_of(metadata.codec, [(page.header_bytes, page.body) for page in pages], crcs)
     return EncodedChunk(
@@ -57,7 +57,7 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
         size=len(data),
         metadata=metadata,
         offset_index=offset_index,
-        column_index=None if offset_index is None else derived.column_index,
+        column_index=column_index,
         headers=b"".join(page.header_bytes for page in pages),
         header_crcs=[signed(crc32(page.header_bytes)) for page in pages],
         crc=crc32(data),
@@ -129,11 +129,27 @@ def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData
     )
 
 
-def _moved(chunk: ChunkRead, index: OffsetIndex | None) -> OffsetIndex | None:
-    """The index with its offsets counted from the chunk's first byte."""
+def _indexes(
+    chunk: ChunkRead, derived: Derived, data_pages: Sequence[Page]
+) -> tuple[OffsetIndex | None, ColumnIndex | None]:
+    """Both indexes, as far as they are of these pages; without an OffsetIndex, one of what the pages tell."""
+    moved = _moved(chunk, derived.offset_index, data_pages)
+    offset_index = moved or _offset_index(chunk, data_pages)
+    fits = offset_index is not None and (moved is not None or derived.offset_index is None)
+    column_index = derived.column_index if fits else None
+    if column_index is not None and len(column_index.null_pages) != len(data_pages):
+        column_index = None
+    return offset_index, column_index
+
+
+def _moved(chunk: ChunkRead, index: OffsetIndex | None, data_pages: Sequence[Page]) -> OffsetIndex | None:
+    """The index with its offsets counted from the chunk's first byte; None where these are not the places of pages."""
     if index is None:
         return None
     locations = [replace(location, offset=location.offset - chunk.range.start) for location in index.page_locations]
+    places = [(location.offset, location.compressed_page_size) for location in locations]
+    if places != [(page.offset, page.end - page.offset) for page in data_pages]:
+        return None
     return OffsetIndex(locations, index.unencoded_byte_array_data_bytes)
 
 
@@ -141,13 +157,11 @@ def _location(page: Page, first_row: int) -> PageLocation:
     return PageLocation(offset=page.offset, compressed_page_size=page.end - page.offset, first_row_index=first_row)
 
 
-def _offset_index(chunk: ChunkRead, pages: list[Page]) -> OffsetIndex | None:
+def _offset_index(chunk: ChunkRead, data_pages: Sequence[Page]) -> OffsetIndex | None:
     locations: list[PageLocation] = []
     row = 0
-    for page in pages:
+    for page in data_pages:
         v2 = page.header.data_page_header_v2
-        if page.header.type not in _DATA_PAGES:
-            continue
         if v2 is None and chunk.leaf.max_repetition_level:
             return None
         locations.append(_location(page, row))

@@ -15,7 +15,7 @@ from resilient_pq.damage.on_damage import rows_kept
 from resilient_pq.errors import FormatError, TransientError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.compression import codecs
-from resilient_pq.format.file_metadata import ColumnIndex, CompressionCodec, OffsetIndex, PageType
+from resilient_pq.format.file_metadata import ColumnIndex, ColumnMetaData, CompressionCodec, OffsetIndex, PageType
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk, encode_chunk
 from resilient_pq.format.pages.chunk_options import ChunkOptions
@@ -142,18 +142,21 @@ def _changed(chunk: ChunkRead) -> TransientError:
 
 
 def _options_like(leaf: Leaf, salvaged: SalvagedChunk | None) -> ChunkOptions:
-    """How a chunk is encoded again: as it was, where that can be written."""
     if salvaged is None:
         return ChunkOptions()
-    metadata = salvaged.chunk.metadata
+    pages = [fate.page for fate in salvaged.pages if fate.page is not None]
+    v2 = any(page.header.type == PageType.DATA_PAGE_V2 for page in pages)
+    return options_like(leaf, salvaged.chunk.metadata, v2=v2)
+
+
+def options_like(leaf: Leaf, metadata: ColumnMetaData, *, v2: bool) -> ChunkOptions:
+    """How a chunk is encoded again: as it was, where that can be written."""
     codec = CompressionCodec.ZSTD
     if metadata.codec in list(CompressionCodec):
         stated = CompressionCodec(metadata.codec)
         known = codecs.CODECS.get(stated)
         if stated is CompressionCodec.UNCOMPRESSED or (known is not None and known.compress is not None):
             codec = stated
-    pages = [fate.page for fate in salvaged.pages if fate.page is not None]
-    v2 = any(page.header.type == PageType.DATA_PAGE_V2 for page in pages)
     pairs = ((pair.key, pair.value) for pair in metadata.key_value_metadata or ())
     return ChunkOptions(
         codec=codec,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
-from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, SchemaElement
 from resilient_pq.format.schema_tree import Schema
@@ -14,12 +13,16 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve
 from resilient_pq.recovery.damaged_object import DamagedObject
-from resilient_pq.recovery.evidence.footers.footer_evidence import all_chunks, has_values, pages_begin
+from resilient_pq.recovery.evidence.footers.footer_evidence import (
+    all_chunks,
+    contradicts_itself,
+    has_values,
+    pages_begin,
+)
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
-from resilient_pq.recovery.evidence.records.record_scan import FileSpan, file_spans
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import FileEnd, candidates_of_survey, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding
@@ -34,6 +37,9 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
         return replace(known, contents=contents, footer_whole=True)
     if not (contents.verified or await _names_pages(known.source, contents)):
         message = "the footer is whole, but there are no pages where it says"
+        return _without_footer(known, FormatError(message, where=Where(offset=contents.footer.start)))
+    if await off_loop(contents.num_chunks, contradicts_itself, contents):
+        message = "the footer is damaged: its row groups contradict its schema, or themselves"
         return _without_footer(known, FormatError(message, where=Where(offset=contents.footer.start)))
     known = replace(await known.with_footer(contents), footer_whole=True)
     if not contents.verified:
@@ -51,11 +57,16 @@ def _without_footer(known: Reconstruction, error: FormatError) -> Reconstruction
 
 
 def _describe_refused(contents: Contents) -> list[Finding]:
-    """What is damaged in a footer that costs no rows, but for which some readers refuse the file."""
+    """What is damaged in a footer that costs no rows, but keys, or for which some readers refuse the file."""
     messages = []
+    if contents.footer.trailing and contents.metadata.encryption_algorithm is None:
+        messages.append(f"something within the footer ends it {contents.footer.trailing:,} bytes too early")
     stored = contents.key_value.get(ARROW_SCHEMA_KEY)
     if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
         messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
+    orders = contents.metadata.column_orders
+    if orders is not None and len(orders) != len(contents.schema.leaves):
+        messages.append("the footer has other column orders than one for each column: some readers refuse the file")
     chunks = all_chunks(contents.metadata.row_groups)
     named = [chunk.meta_data.path_in_schema is not None for chunk in chunks if chunk.meta_data is not None]
     if any(named) and not all(named):
@@ -82,7 +93,7 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
     """The row groups that a footer names which is cut, damaged, or not at the end."""
     size = known.source.info.size
     budget = footer_budget(size)
-    others = [ByteRange(span.start, span.end) for span in _inner_files(known)]
+    others = known.inner_files
     found = await known.source.drive(find_footer(size, budget=budget, others=others))
     if found is None and budget.ended:
         known = known.with_findings(budget.finding("there may be a footer that is not at the end", 0, size))
@@ -126,13 +137,6 @@ def _proves_end(known: Reconstruction, found: TornFooter, behind: Sequence[carve
     if any(file.pages and not file.has_head for file in behind):
         return False
     return found.complete or (found.contents.is_finished and (known.file_id is None or found.contents.unvouched))
-
-
-def _inner_files(known: Reconstruction) -> list[FileSpan]:
-    """Resilient files within the one that is meant, as in values of a column."""
-    spans = [] if known.survey is None or known.moved else file_spans(known.survey.found.items())
-    mine = None if known.survey is None or known.lies_within else known.survey.file_id
-    return [span for span in spans if span.file_id != mine and span.base > 0]
 
 
 def _is_usable(known: Reconstruction, found: TornFooter) -> bool:

@@ -9,10 +9,12 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import ResilientPQError
+from resilient_pq.damage.page_header_checks import LIMITS
+from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
+from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
     FOOTER_KINDS,
@@ -22,6 +24,7 @@ from resilient_pq.format.resilience_records import (
     parse_header,
 )
 from resilient_pq.reader.contents import FileState
+from resilient_pq.recovery.carve.range_windows import RangeWindow
 from resilient_pq.recovery.evidence.records.record_scan import (
     FileSpan,
     file_spans,
@@ -66,6 +69,7 @@ class Survey:
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
         ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
             though the record that should vouch for it is damaged.
+        has_final: Whether `footer` is the final one, and not that of a file to which rows were appended.
         doubted: Whether neither an anchor nor the caller determines which file is meant.
     """
 
@@ -79,6 +83,7 @@ class Survey:
     found: dict[int, RecordHeader] = field(default_factory=dict)
     footers: list[RecordHeader] = field(default_factory=list)
     ended: bool = False
+    has_final: bool = False
     doubted: bool = False
 
     @property
@@ -101,7 +106,7 @@ class Survey:
     @property
     def has_end(self) -> bool:
         """Whether a whole footer ends the file, so that no row follows those that it names."""
-        return self.footer is not None and (self.footer.header.kind == RecordKind.FINAL or self.ended)
+        return self.footer is not None and (self.has_final or self.ended)
 
     @property
     def displaced(self) -> bool:
@@ -119,7 +124,7 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
     newest = yield from _newest(result)
     if newest is None:
         result.scanned = True
-        result.file_id = result.file_id or outermost_file(result.found.items())
+        result.file_id = result.file_id or (yield from _outermost(result))
         result.doubted = not sure
         return result
     result.newest = newest
@@ -129,12 +134,31 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
         yield from _scan_forward(result)
         result.doubted = not sure
     result.ended = yield from _ends_in_footer(result)
+    header = None if result.footer is None else result.footer.header
+    result.has_final = header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch
     return result
 
 
 def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
     data = yield ByteRange(start, end)
     return data
+
+
+def _outermost(result: Survey) -> Generator[ByteRange, memoryview, bytes | None]:
+    """The id of the outermost file: another one lies within it where a page of it reaches over that one's records."""
+    taken = outermost_file(result.found.items())
+    first = min((at for at, header in result.found.items() if header.file_id == taken), default=0)
+    before = max((at for at in result.found if at < first), default=None)
+    if before is not None and result.found[before].kind == RecordKind.CHUNK:
+        at, window = before + CHUNK_RECORD_SIZE, RangeWindow(result.size)
+        while at < first:
+            try:
+                header, size = read_header((yield from window.read(at, at + LIMITS.max_header)), 0)
+            except FormatError:
+                return taken
+            at += size + header.compressed_page_size
+        return result.found[before].file_id if at > first else taken
+    return taken
 
 
 def _header_at(offset: int, result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:

@@ -1,0 +1,361 @@
+"""A compaction under way: plans are made, kept, carried out and ended, whoever began them. An async shell."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from itertools import compress
+from typing import Any
+
+from resilient_pq.bulk.bounded_jobs import JobBounds, in_flight
+from resilient_pq.bulk.name_pattern import is_data_file
+from resilient_pq.bulk.scope import Place, Scope, shown_place
+from resilient_pq.compaction.compaction_plan import (
+    CompactionPlan,
+    Limits,
+    Piece,
+    PlannedFile,
+    SourceVersion,
+    bytes_by_store,
+    outputs_of,
+    pieces_of,
+)
+from resilient_pq.compaction.output_file import OutputFile
+from resilient_pq.compaction.plan_journal import KeptPlan, PlanJournal
+from resilient_pq.compaction.prepared_piece import Preparation
+from resilient_pq.compaction.source_files import Agreement, SourceFile, facts_of, open_sources
+from resilient_pq.dataset.file_listing import Source, find_files
+from resilient_pq.dataset.unfinished_files import side_by_side
+from resilient_pq.errors import NotFoundError, RecoveryError, Where
+from resilient_pq.io import (
+    LocalStore,
+    MultipartStore,
+    SinkOptions,
+    Stores,
+    WriteStore,
+)
+from resilient_pq.io.location import fingerprint
+from resilient_pq.parity.sidecar import sidecar_key
+from resilient_pq.reader.data_file import METADATA_NAME
+from resilient_pq.recovery.check import check
+from resilient_pq.recovery.report import Outcome
+from resilient_pq.units import MiB
+
+#: Outputs that are written at one time, and bytes of row groups in memory for them.
+_OUTPUTS, _OUTPUT_BYTES = 4, 512 * MiB
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction did, or would do.
+
+    Attributes:
+        num_files: Files that were read.
+        num_rows: Their rows.
+        urls: The files that were written, or found complete where a run was interrupted before.
+        row_groups_copied: Row groups that were copied as bytes.
+        row_groups_merged: Row groups that were decoded and written together.
+        bytes_by_store: Bytes that the store copied itself; about, in a plan.
+        bytes_copied: Bytes that were copied by way of this process.
+        bytes_decoded: Bytes of row groups that were decoded.
+        num_removed: Files that were removed.
+        is_plan: Whether nothing was written (`dry_run`).
+        notes: More for people.
+    """
+
+    num_files: int = 0
+    num_rows: int = 0
+    urls: tuple[str, ...] = ()
+    row_groups_copied: int = 0
+    row_groups_merged: int = 0
+    bytes_by_store: int = 0
+    bytes_copied: int = 0
+    bytes_decoded: int = 0
+    num_removed: int = 0
+    is_plan: bool = False
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON document."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The sources of a plan, and the row groups of each of its outputs."""
+
+    sources: list[SourceFile]
+    agreed: Agreement
+    outputs: list[tuple[Piece, ...]]
+
+
+class CompactionRun:
+    """A compaction under way."""
+
+    def __init__(
+        self,
+        src: Source | Sequence[Source],
+        scope: Scope | None,
+        stores: Stores,
+        output: Scope,
+        limits: Limits,
+        *,
+        remove: bool,
+        dry: bool,
+        progress: Progress | None,
+    ) -> None:
+        """Ask nothing yet."""
+        assert isinstance(output.store, WriteStore)
+        self._src, self._scope, self._stores = src, scope, stores
+        self._store, self._folder = output.store, output.folder
+        self._limits = limits
+        self._remove = remove
+        self._journal = PlanJournal(output.store, output.folder)
+        self._progress = progress
+        self._opened: dict[str, _Opened] = {}
+        self._verified: set[str] = set()
+        self._result = Compaction(is_plan=dry)
+
+    async def run(self) -> Compaction:
+        """Carry out what was begun, then what has come since."""
+        while True:
+            listed = await self._list()
+            plans = await self._journal.plans()
+            for kept in plans:
+                if any(source.key in listed for source in kept.plan.sources):
+                    await self._carry_out(kept, listed)
+                elif not kept.is_done:
+                    self._add(notes=(f"a compaction of {kept.plan.sources[0].url} and others is not complete",))
+            fresh = await self._fresh(listed, plans)
+            if not fresh:
+                if not listed and self._journal.is_new:
+                    raise self._nothing_found()
+                return self._result
+            plan = await self._new_plan(fresh)
+            if self._result.is_plan:
+                self._count(plan, range(len(plan.outputs)))
+                return self._result
+            await self._journal.begin(plan)  # or that of another process: the next turn carries it out
+
+    # -- what is there ---------------------------------------------------------------------------
+
+    async def _list(self) -> dict[str, tuple[Place, str]]:
+        """The sources by the hash of their names, each with its name below the folder."""
+        scope = self._scope
+        if scope is None:
+            places = await find_files(self._src, self._stores)
+            return {_identity(place): (place, place[1]) for place in places}
+        names = await scope.names()
+        if self._remove and METADATA_NAME in names:
+            raise RecoveryError(
+                "the folder has a summary, which names files that would be removed",
+                where=Where(key=shown_place(scope.place(METADATA_NAME))),
+                hint="remove the summary first, and write one of the outputs: rpq metadata",
+            )
+        wanted = [(scope.place(name), name) for name in names if scope.pattern is not None or is_data_file(name)]
+        return {_identity(place): (place, name) for place, name in wanted}
+
+    def _nothing_found(self) -> NotFoundError:
+        return (
+            NotFoundError("no file was given") if self._scope is None else self._scope.nothing_found(any_listed=False)
+        )
+
+    async def _fresh(
+        self, listed: Mapping[str, tuple[Place, str]], plans: Iterable[KeptPlan]
+    ) -> list[tuple[Place, str]]:
+        """The sources that no plan has."""
+        taken = {source.key: source for kept in plans for source in kept.plan.sources}
+        again = [(listed[key][0], taken[key]) for key in listed if key in taken]
+        changed = await side_by_side(again, lambda pair: _changed(*pair))
+        for place, _ in compress(again, changed):
+            raise RecoveryError(
+                "the file was changed after its rows were taken, so that some may be in the outputs already",
+                where=Where(key=shown_place(place)),
+                hint="compact into another folder",
+            )
+        return [found for key, found in listed.items() if key not in taken]
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    async def _new_plan(self, found: Sequence[tuple[Place, str]]) -> CompactionPlan:
+        sources, agreed = await open_sources([place for place, _ in found], [name for _, name in found])
+        opened, planned = _laid_out(sources, agreed, self._limits)
+        versions = [
+            SourceVersion(source.file.url, _identity(source.file.place), source.file.info.size, source.file.info.etag)
+            for source in sources
+        ]
+        plan = CompactionPlan(self._limits, tuple(versions), tuple(planned))
+        self._opened[plan.id] = opened
+        return plan
+
+    async def _open(self, plan: CompactionPlan, listed: Mapping[str, tuple[Place, str]]) -> _Opened:
+        """The sources of a plan, as they were when it was made."""
+        for source in plan.sources:
+            if source.key not in listed:
+                raise NotFoundError(
+                    "a file that is to be compacted is gone",
+                    where=Where(key=source.url),
+                    hint="bring it back, or name another folder for the outputs",
+                )
+        if plan.id not in self._opened:
+            found = [listed[source.key] for source in plan.sources]
+            sources, agreed = await open_sources([place for place, _ in found], [name for _, name in found])
+            for opened_file, known in zip(sources, plan.sources, strict=True):
+                if opened_file.file.info.etag != known.etag:
+                    raise RecoveryError("the file was changed after its compaction began", where=Where(key=known.url))
+            opened, planned = _laid_out(sources, agreed, plan.limits)
+            if tuple(planned) != plan.outputs:
+                raise RecoveryError(
+                    "another version of resilient_pq has begun this compaction, and would go on otherwise",
+                    where=Where(key=self._store.url_of(self._folder)),
+                    hint="complete it with that version, or name another folder for the outputs",
+                )
+            self._opened[plan.id] = opened
+        return self._opened[plan.id]
+
+    # -- carrying out ----------------------------------------------------------------------------
+
+    async def _carry_out(self, kept: KeptPlan, listed: Mapping[str, tuple[Place, str]]) -> None:
+        plan = kept.plan
+        outputs = [OutputFile(self._store, self._key_of(plan, at), plan, at) for at in range(len(plan.outputs))]
+        if not kept.is_done:
+            sizes = await side_by_side(outputs, OutputFile.size)
+            missing = [position for position, size in enumerate(sizes) if size is None]
+            if missing:
+                await self._open(plan, listed)
+            self._count(plan, missing)
+            if not self._result.is_plan:
+                await self._complete(kept, outputs, missing)
+        if self._remove and not self._result.is_plan:
+            await self._verify(plan, outputs)
+            places = [(listed[source.key][0], source) for source in plan.sources if source.key in listed]
+            self._add(num_removed=sum(await side_by_side(places, lambda pair: _removed(*pair))))
+            await self._journal.note(kept, "removed")
+
+    async def _complete(self, kept: KeptPlan, outputs: Sequence[OutputFile], missing: Sequence[int]) -> None:
+        """Write the outputs that are missing, and note that all are there."""
+        await self._write(kept.plan, outputs, missing)
+        self._add(urls=tuple(output.url for output in outputs))
+        if self._remove:
+            await self._verify(kept.plan, outputs)
+        await side_by_side(outputs, lambda output: output.store.discard_unfinished(output.key))
+        await self._journal.note(kept, "done")
+
+    def _key_of(self, plan: CompactionPlan, position: int) -> str:
+        return self._store.beside(f"{self._folder}_", plan.name_of(position))
+
+    def _count(self, plan: CompactionPlan, positions: Iterable[int]) -> None:
+        """Add what a plan says of its sources, and of the outputs that are to be written."""
+        self._add(num_files=len(plan.sources), num_rows=sum(output.num_rows for output in plan.outputs))
+        for position in positions:
+            opened = self._opened[plan.id]
+            pieces = opened.outputs[position]
+            merged = [len(piece.groups) for piece in pieces if not piece.is_copy]
+            self._add(row_groups_copied=len(pieces) - len(merged), row_groups_merged=sum(merged))
+            if self._result.is_plan:
+                by_store = self._by_store(opened.sources[0], pieces)
+                copied = sum(piece.num_bytes for piece in pieces if piece.is_copy)
+                decoded = sum(piece.num_bytes for piece in pieces) - copied
+                url = self._store.url_of(self._key_of(plan, position))
+                self._add(bytes_by_store=by_store, bytes_copied=copied - by_store, bytes_decoded=decoded, urls=(url,))
+
+    def _by_store(self, source: SourceFile, pieces: Sequence[Piece]) -> int:
+        store = self._store
+        if not (isinstance(store, MultipartStore) and store.capabilities.server_side_copy):
+            return 0
+        options = store.upload_options(SinkOptions())
+        return bytes_by_store(pieces, options.part_bytes) if store.copies_from(source.file.place[0]) else 0
+
+    def _add(self, **more: Any) -> None:
+        """Add numbers and names to the result."""
+        self._result = replace(self._result, **{name: getattr(self._result, name) + more[name] for name in more})
+
+    async def _write(self, plan: CompactionPlan, outputs: Sequence[OutputFile], missing: Sequence[int]) -> None:
+        if not missing:
+            return
+        opened = self._opened[plan.id]
+        preparation = Preparation(opened.sources, opened.agreed, decode_unsummed=self._remove)
+        total = sum(piece.num_bytes for position in missing for piece in opened.outputs[position])
+        done = 0
+
+        def written(size: int) -> None:
+            nonlocal done
+            done += size
+            if self._progress is not None:
+                self._progress(done, total)
+
+        async def positions() -> AsyncGenerator[int, None]:
+            for position in missing:
+                yield position
+
+        async def write(position: int) -> dict[str, int]:
+            pieces = opened.outputs[position]
+            return await outputs[position].write(pieces, opened.sources, opened.agreed, preparation, written)
+
+        def weigh(position: int) -> int:
+            sizes = [
+                max(piece.num_bytes, *(g.decoded_bytes for g in piece.groups)) for piece in opened.outputs[position]
+            ]
+            return 3 * max(sizes, default=0)
+
+        bounds: JobBounds[int] = JobBounds(_OUTPUTS, _OUTPUT_BYTES, weigh)
+        async with aclosing(in_flight(positions(), write, bounds)) as ended:
+            async for moved in ended:
+                self._add(**moved)
+
+    async def _verify(self, plan: CompactionPlan, outputs: Sequence[OutputFile]) -> None:
+        """Read all outputs back; raises where one is not there, or not as it was written."""
+        if plan.id in self._verified:
+            return
+        for output, planned in zip(outputs, plan.outputs, strict=True):
+            report = await check((output.store, output.key))
+            if report.outcome is not Outcome.SOUND or report.num_rows != planned.num_rows:
+                raise RecoveryError(
+                    f"the output is {report.outcome} when it is read back; no source was removed",
+                    where=Where(key=output.url),
+                    hint="remove this output, and compact again",
+                )
+        self._verified.add(plan.id)
+
+
+def _laid_out(sources: list[SourceFile], agreed: Agreement, limits: Limits) -> tuple[_Opened, list[PlannedFile]]:
+    """The row groups of all outputs, partition by partition."""
+    by_partition: dict[str, list[int]] = defaultdict(list)
+    for position, source in enumerate(sources):
+        by_partition[source.partition].append(position)
+    outputs: list[tuple[Piece, ...]] = []
+    planned: list[PlannedFile] = []
+    for partition, positions in by_partition.items():
+        found = outputs_of(pieces_of(facts_of(sources, positions), limits), limits.target_bytes)
+        outputs += found
+        planned += [PlannedFile(partition, sum(piece.num_rows for piece in pieces)) for pieces in found]
+    return _Opened(sources, agreed, outputs), planned
+
+
+async def _changed(place: Place, known: SourceVersion) -> bool:
+    try:
+        return (await place[0].head(place[1])).etag != known.etag
+    except NotFoundError:
+        return False  # another process has removed it meanwhile
+
+
+async def _removed(place: Place, known: SourceVersion) -> bool:
+    """Remove a source, and parity beside it, unless it was replaced meanwhile."""
+    store, key = place
+    assert isinstance(store, WriteStore)  # it could list, and gave its bytes
+    if await _changed(place, known):
+        return False
+    await store.delete(key)
+    await store.delete(sidecar_key(store, key))
+    return True
+
+
+def _identity(place: Place) -> str:
+    """The hash of a name that no other object has."""
+    store, key = place
+    address = store.address_of(key)
+    return fingerprint(os.path.realpath(address) if isinstance(store, LocalStore) else address)

@@ -1,0 +1,255 @@
+"""The footer of an encrypted file: found, opened, and written again in the clear (Encryption.md, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from resilient_pq.checksum import crc32
+from resilient_pq.errors import (
+    AuthenticationError,
+    ChecksumError,
+    FormatError,
+    KeyMissingError,
+    TornFileError,
+    Where,
+    WrongKeyError,
+    located,
+)
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.compact_protocol import BINARY, field
+from resilient_pq.format.crypto.file_cipher import FileAlgorithm, FileCipher
+from resilient_pq.format.crypto.modules import (
+    GCM_OVERHEAD,
+    NONCE_SIZE,
+    TAG_SIZE,
+    KeyCipher,
+    ModulePlace,
+    ModuleType,
+    WrongTagError,
+    module_size,
+)
+from resilient_pq.format.crypto.page_view import ChunkCipher
+from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, EncryptionAlgorithm, FileMetaData
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBytes
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, parse_header, payload_sums
+
+#: Nonce and tag behind a footer in the clear.
+SIGNATURE_SIZE: Final = NONCE_SIZE + TAG_SIZE
+
+
+@compact_protocol.struct
+class FileCryptoMetaData:
+    """What stands in the clear before a sealed footer."""
+
+    encryption_algorithm: EncryptionAlgorithm = field(1, EncryptionAlgorithm)
+    key_metadata: bytes | None = field(2, BINARY, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFooter:
+    """The footer of an encrypted file as it lies there.
+
+    Attributes:
+        start: Absolute offset of its first byte; a record of ours may stand before it.
+        payload: From there to the end of the file.
+        algorithm: How the file is encrypted.
+        key_metadata: What the file says of the footer key; None where it says nothing.
+        module: The sealed metadata; None where the metadata stand in the clear, with a signature.
+        record: The header of the record before it, whose checksums hold; None in files of others.
+    """
+
+    start: int
+    payload: memoryview
+    algorithm: FileAlgorithm
+    key_metadata: bytes | None
+    module: memoryview | None
+    record: RecordHeader | None
+
+    def metadata(self, cipher: FileCipher) -> FileMetaData:
+        """The metadata, when the tag has been compared; chunks with keys of their own are still sealed.
+
+        Raises:
+            WrongKeyError: The key opens nothing.
+            AuthenticationError: The key has opened something before, and not this.
+        """
+        aad = ModulePlace(ModuleType.FOOTER).aad(cipher.file_aad)
+        key = cipher.footer
+        if key is None:
+            raise KeyMissingError("the footer key is missing, by which the footer is verified")
+        with located(Where(offset=self.start)):
+            try:
+                if self.module is not None:
+                    content = bytes(key.open(self.module, ModuleType.FOOTER, aad))
+                    return compact_protocol.decode(FileMetaData, content, what="footer", lasting=True)[0]
+                self._compare_signature(key, aad)
+            except WrongTagError:
+                raise wrong_tag(key, "the footer", self.key_metadata) from None
+            return compact_protocol.decode(FileMetaData, self.payload, what="footer", lasting=True)[0]
+
+    def _compare_signature(self, key: KeyCipher, aad: bytes) -> None:
+        end = len(self.payload) - TAIL_SIZE - SIGNATURE_SIZE
+        signature = bytes(self.payload[end : end + SIGNATURE_SIZE])
+        if key.signature(self.payload[:end], signature[:NONCE_SIZE], aad) != signature:
+            raise WrongTagError
+        key.num_opened += 1
+
+
+def wrong_tag(key: KeyCipher, what: str, key_metadata: bytes | None, *, where: Where | None = None) -> Exception:
+    """The error of a module whose stored bytes are whole as far as is known, and that does not open."""
+    where = where or Where()
+    if key.num_opened:
+        return AuthenticationError(f"{what} is not what was sealed for this place: it was changed", where=where)
+    said = "" if key_metadata is None else f" (key metadata {key_metadata!r})"
+    hint = "pass the key of this file; if it is the right key, the file was changed, or is damaged"
+    return WrongKeyError(f"the key does not open {what}{said}", where=where, hint=hint)
+
+
+def read_sealed_footer(tail: memoryview, offset: int) -> SealedFooter | NeedBytes | None:
+    """The footer of an encrypted file in its last bytes, which begin at `offset`; None where it is not encrypted.
+
+    Raises:
+        TornFileError: The end of the file is no footer.
+        ChecksumError: The record of ours before it says that its bytes changed.
+        FormatError: It is damaged.
+    """
+    size = offset + len(tail)
+    last = bytes(tail[-TAIL_SIZE:])
+    if last[4:] not in (MAGIC, ENCRYPTED_MAGIC):
+        return None
+    length = int.from_bytes(last[:4], "little")
+    start = size - TAIL_SIZE - length
+    if start < len(MAGIC):
+        raise TornFileError(f"the footer says it has {length:,} bytes, but the file has {size:,}")
+    if start < offset or (start - HEADER_SIZE < offset and start >= HEADER_SIZE):
+        return NeedBytes(max(start - HEADER_SIZE, 0))
+    payload = tail[start - offset :]
+    record = _record(tail, start - offset, start)
+    if record is not None and not record.holds(payload):
+        computed, where = crc32(payload), Where(offset=start)
+        raise ChecksumError("footer CRC32 does not match", stored=record.payload_crc, computed=computed, where=where)
+    with located(Where(offset=start)):
+        return parse_sealed_footer(payload, start, record)
+
+
+def parse_sealed_footer(payload: memoryview, start: int, record: RecordHeader | None) -> SealedFooter | None:
+    """The footer in bytes that begin with it and end with its magic; None where the file is not encrypted."""
+    end = len(payload) - TAIL_SIZE
+    if bytes(payload[-4:]) == ENCRYPTED_MAGIC:
+        crypto, at = compact_protocol.decode(FileCryptoMetaData, payload[:end], what="footer")
+        if module_size(payload, at, end, GCM_OVERHEAD) != end - at:
+            raise FormatError("the encrypted footer has another length than it says")
+        algorithm = FileAlgorithm.of(crypto.encryption_algorithm)
+        return SealedFooter(start, payload, algorithm, crypto.key_metadata, payload[at:end], record)
+    metadata, at = compact_protocol.decode(FileMetaData, payload[:end], what="footer")
+    if metadata.encryption_algorithm is None:
+        return None
+    if end - at != SIGNATURE_SIZE:
+        raise FormatError("the footer of a file with encrypted columns has no signature")
+    algorithm = FileAlgorithm.of(metadata.encryption_algorithm)
+    return SealedFooter(start, payload, algorithm, metadata.footer_signing_key_metadata, None, record)
+
+
+def _record(tail: memoryview, at: int, start: int) -> RecordHeader | None:
+    header = parse_header(tail[at - HEADER_SIZE : at]) if at >= HEADER_SIZE else None
+    return header if header is not None and header.payload_offset == start else None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedChunk:
+    """A column chunk of which the key is known: what opens it, and what the footer in the clear says of it."""
+
+    chunk: ColumnChunk
+    opener: ChunkCipher
+    bloom_filter: tuple[int, int | None] | None  # where its bloom filter lies, and the bytes of it on disk
+
+
+def column_key_metadata(metadata: FileMetaData) -> dict[str, bytes | None]:
+    """What the footer says of the key of each column that has its own, by dotted path."""
+    found: dict[str, bytes | None] = {}
+    for row_group in metadata.row_groups:
+        for chunk in row_group.columns:
+            own = chunk.crypto_metadata and chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
+            if own:
+                found[".".join(own.path_in_schema or ())] = own.key_metadata
+    return found
+
+
+def open_chunks(metadata: FileMetaData, cipher: FileCipher) -> Iterator[OpenedChunk]:
+    """Put what sealed metadata of chunks say into the footer, as a file in the clear has it; gives these chunks.
+
+    Chunks of which the key is not known are left as they are.
+
+    Raises:
+        WrongKeyError: The key of a column opens nothing.
+        AuthenticationError: The metadata of a chunk were changed.
+    """
+    for position, row_group in enumerate(metadata.row_groups):
+        ordinal = position if row_group.ordinal is None else row_group.ordinal
+        row_group.columns = list(row_group.columns)
+        for column, chunk in enumerate(row_group.columns):
+            if (key := _key_of(chunk, cipher)) is None:
+                continue
+            opener = ChunkCipher(key, cipher.file_aad, ordinal, column)
+            _open_metadata(chunk, opener)
+            chunk.crypto_metadata = None
+            if chunk.column_index_length is not None:
+                chunk.column_index_length = _content_size(chunk.column_index_length, GCM_OVERHEAD)
+            if chunk.offset_index_length is not None:
+                chunk.offset_index_length = _content_size(chunk.offset_index_length, GCM_OVERHEAD)
+            yield OpenedChunk(chunk, opener, _bloom_filter(chunk.meta_data))
+
+
+def _key_of(chunk: ColumnChunk, cipher: FileCipher) -> KeyCipher | None:
+    if chunk.crypto_metadata is None:  # in the clear, but DuckDB says so of what its footer key encrypts
+        return cipher.footer if cipher.file_aad is None else None
+    own = chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
+    return cipher.footer if own is None else cipher.columns.get(".".join(own.path_in_schema or ()))
+
+
+def _open_metadata(chunk: ColumnChunk, opener: ChunkCipher) -> None:
+    module, chunk.encrypted_column_metadata = chunk.encrypted_column_metadata, None
+    if module is None:
+        return
+    own = chunk.crypto_metadata and chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
+    path = ".".join((own and own.path_in_schema) or (chunk.meta_data and chunk.meta_data.path_in_schema) or ())
+    where = Where(row_group=opener.row_group, column=path or None)
+    with located(where):
+        if module_size(memoryview(module), 0, len(module), GCM_OVERHEAD) != len(module):
+            raise FormatError("the encrypted metadata of a column chunk have another length than they say")
+        try:
+            content = opener.open_index(memoryview(module), ModuleType.COLUMN_METADATA)
+        except WrongTagError:
+            what = f"the metadata of column {path}" if path else "the metadata of a column chunk"
+            raise wrong_tag(opener.cipher, what, own.key_metadata if own else None, where=where) from None
+        chunk.meta_data, _ = compact_protocol.decode(ColumnMetaData, content)
+
+
+def _content_size(size: int, overhead: int) -> int:
+    if size < overhead:
+        raise FormatError(f"an encrypted index is said to have {size} bytes")
+    return size - overhead
+
+
+def _bloom_filter(metadata: ColumnMetaData | None) -> tuple[int, int | None] | None:
+    """Where a bloom filter lies, and its bytes; in the clear it has those of two modules less."""
+    if metadata is None or metadata.bloom_filter_offset is None:
+        return None
+    size = metadata.bloom_filter_length
+    if size is not None:
+        metadata.bloom_filter_length = _content_size(size, 2 * GCM_OVERHEAD)
+    return metadata.bloom_filter_offset, size
+
+
+def plain_record(record: RecordHeader, payload: bytes, metadata: FileMetaData) -> RecordHeader:
+    """The header of a footer's record, as it is in a file in the clear."""
+    payload_hash, payload_crc = payload_sums(payload)
+    return replace(
+        record,
+        num_rows=metadata.num_rows,
+        num_row_groups=len(metadata.row_groups),
+        payload_size=len(payload),
+        payload_hash=payload_hash,
+        payload_crc=payload_crc,
+    )
