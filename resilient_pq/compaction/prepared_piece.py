@@ -24,7 +24,7 @@ from resilient_pq.format.pages.row_selection import leaf_data, take_rows
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.sorting import SortingColumn, is_sorted, rows_in_order
-from resilient_pq.io import ObjectInfo
+from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.transfer.fetch import fetch
 from resilient_pq.reader.decoder import decode, verify_chunk
@@ -45,7 +45,7 @@ class PreparedChunk:
 
     leaf: Leaf
     chunk: EncodedChunk
-    origin: tuple[ObjectInfo, int] | None = None
+    origin: tuple[ReadStore, ObjectInfo, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Preparation:
             return copied_chunk(replace(chunk, leaf=target), data, derived)
 
         for target, chunk, made in await self._of_chunks(group, copied):
-            chunks.append(PreparedChunk(target, made, (source.file.info, chunk.range.start)))
+            chunks.append(PreparedChunk(target, made, (source.file.place[0], source.file.info, chunk.range.start)))
         return chunks
 
     async def _decoded(self, group: SourceGroup) -> list[LeafData]:

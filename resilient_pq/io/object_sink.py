@@ -130,6 +130,24 @@ class ObjectSink(Protocol):
             WriterClosedError: The sink has ended.
         """
 
+    @property
+    def num_bytes_copied(self) -> int:
+        """Bytes that the store copied itself from other objects."""
+        return 0
+
+    def expect_copy(self, store: object, source: ObjectInfo, start: int, size: int) -> None:
+        """Note that the next bytes are those of another object from `start` on, so that a store may copy them itself.
+
+        They are written all the same: only some parts may be copied, or none.
+
+        Args:
+            store: Where the other object is.
+            source: Which version of it.
+            start: Where the bytes begin in it.
+            size: How many they are.
+        """
+        return
+
     def mark(self) -> None:
         """Note that what was written so far is whole by itself: if anything is stored, that much of it is.
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
+from resilient_pq.errors import (
+    NotFoundError,
+    ObjectChangedError,
+    PreconditionError,
+    RangeError,
+    StoreError,
+    UnsupportedError,
+    Where,
+)
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import SinkOptions
@@ -71,7 +79,7 @@ async def copied_upload(
     # version is known before the block is entered: not every store heeds which version was to be copied, so what the
     # source is is asked before the first copy and after the last.
     places = parts_to_copy(end, options)
-    await _refuse_changed(store, source, end)
+    await refuse_changed(store, source, end)
 
     async def begin() -> str:
         return await store.create_upload(key)
@@ -85,7 +93,7 @@ async def copied_upload(
         for duplicate in duplicates:
             await drop(duplicate)
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
-        await _refuse_changed(store, source, end)
+        await refuse_changed(store, source, end)
         yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)
     except BaseException as error:
         await finish_first(drop(upload_id, error))
@@ -137,7 +145,7 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> None:
+async def refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> None:
     """Raise unless the source is still the version that is wanted, and has so many bytes."""
     where = Where(key=store.url_of(source.key))
     try:
@@ -148,3 +156,10 @@ async def _refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> Non
         raise ObjectChangedError("the object was replaced while it was copied", where=where)
     if end > now.size:
         raise RangeError(f"{end:,} is beyond the {now.size:,} bytes of the source", where=where)
+
+
+def refuses_to_copy(error: StoreError | UnsupportedError) -> bool:
+    """Whether the store will not copy, though it may well let the bytes be read and written."""
+    if isinstance(error, UnsupportedError):
+        return True
+    return not error.retryable and not isinstance(error, NotFoundError | PreconditionError | RangeError)

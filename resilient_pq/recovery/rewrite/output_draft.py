@@ -20,7 +20,7 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page_table import PageTable
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema_tree import Leaf
-from resilient_pq.io import ObjectSink
+from resilient_pq.io import ObjectInfo, ObjectSink, ReadStore
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.decoder import decode
@@ -61,8 +61,16 @@ class Draft:
         """Push the first bytes of the file."""
         await self._push(self._layout.start())
 
-    async def chunk(self, leaf: Leaf, chunk: EncodedChunk, num_rows: int, *, is_copy: bool) -> None:
-        """Push the next column chunk."""
+    async def chunk(
+        self,
+        leaf: Leaf,
+        chunk: EncodedChunk,
+        num_rows: int,
+        *,
+        is_copy: bool,
+        origin: tuple[ReadStore, ObjectInfo, int] | None = None,
+    ) -> None:
+        """Push the next column chunk; `origin` is where its bytes lie already, in a version of another object."""
         pushed = self._layout.chunk(chunk)
         place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
         read = ChunkRead(len(self._layout.row_groups), leaf, chunk.metadata, place, num_rows, quirks=self._quirks)
@@ -72,6 +80,10 @@ class Draft:
         except (FormatError, UnsupportedError) as error:
             raise _refused(error.message, read.where) from error
         self._chunks.append(_Placed(place, chunk.metadata.num_values))
+        if origin is not None:
+            await self._push(pushed[:1])
+            pushed = pushed[1:]
+            self._sink.expect_copy(*origin, place.size)
         await self._push(pushed)
 
     async def end_row_group(self, num_rows: int, sorting_columns: Sequence[StoredSortingColumn] = ()) -> None:
