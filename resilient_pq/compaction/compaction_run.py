@@ -124,22 +124,32 @@ class CompactionRun:
         """Carry out what was begun, then what has come since."""
         while True:
             listed = await self._list()
-            plans = await self._journal.plans()
-            for kept in plans:
-                if any(source.key in listed for source in kept.plan.sources):
-                    await self._carry_out(kept, listed)
-                elif not kept.is_done:
-                    self._add(notes=(f"a compaction of {kept.plan.sources[0].url} and others is not complete",))
-            fresh = await self._fresh(listed, plans)
-            if not fresh:
-                if not listed and self._journal.is_new:
-                    raise self._nothing_found()
-                return self._result
-            plan = await self._new_plan(fresh)
-            if self._result.is_plan:
-                self._count(plan, range(len(plan.outputs)))
-                return self._result
-            await self._journal.begin(plan)  # or that of another process: the next turn carries it out
+            try:
+                if await self._turn(listed):
+                    return self._result
+            except NotFoundError:
+                if (await self._list()).keys() == listed.keys():
+                    raise  # else another process has removed the sources of a plan that it completed
+
+    async def _turn(self, listed: Mapping[str, tuple[Place, str]]) -> bool:
+        """Carry out the plans that there are, or make one; whether nothing is left to do."""
+        plans = await self._journal.plans()
+        for kept in plans:
+            if any(source.key in listed for source in kept.plan.sources):
+                await self._carry_out(kept, listed)
+            elif not kept.is_done:
+                self._add(notes=(f"a compaction of {kept.plan.sources[0].url} and others is not complete",))
+        fresh = await self._fresh(listed, plans)
+        if not fresh:
+            if not listed and self._journal.is_new:
+                raise self._nothing_found()
+            return True
+        plan = await self._new_plan(fresh)
+        if self._result.is_plan:
+            self._count(plan, range(len(plan.outputs)))
+            return True
+        await self._journal.begin(plan)  # or that of another process: the next turn carries it out
+        return False
 
     # -- what is there ---------------------------------------------------------------------------
 
@@ -227,9 +237,9 @@ class CompactionRun:
             missing = [position for position, size in enumerate(sizes) if size is None]
             if missing:
                 await self._open(plan, listed)
-            self._count(plan, missing)
             if not self._result.is_plan:
                 await self._complete(kept, outputs, missing)
+            self._count(plan, missing)
         if self._remove and not self._result.is_plan:
             await self._verify(plan, outputs)
             places = [(listed[source.key][0], source) for source in plan.sources if source.key in listed]

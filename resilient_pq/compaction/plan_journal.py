@@ -54,17 +54,16 @@ class PlanJournal:
         wanted = sorted(numbers["json"] - numbers["removed"])
         return [KeptPlan(number, await self._read(number), number in numbers["done"]) for number in wanted]
 
-    async def begin(self, plan: CompactionPlan) -> bool:
-        """Keep a plan behind those that were read; False where another process has kept another one meanwhile."""
-        number, self._next = self._next, self._next + 1
+    async def begin(self, plan: CompactionPlan) -> None:
+        """Keep a plan behind those that were read, unless another process has kept one there meanwhile."""
         await self._store.make_folder(self._key(""))
         with suppress(AlreadyExistsError):
-            await self._store.put(self._key(f"{number:06d}.json"), plan.to_json(), if_none_match=True)
-        return (await self._read(number)).id == plan.id
+            await self._store.put(self._key(f"{self._next:06d}.json"), plan.to_json(), if_none_match=True)
 
     async def note(self, kept: KeptPlan, what: Literal["done", "removed"]) -> None:
         """Note that the outputs of a plan are there, or that its sources are not any more."""
         await self._store.put(self._key(f"{kept.number:06d}.{what}"), b"{}\n")
+        await self._store.discard_unfinished(self._key(f"{kept.number:06d}.json"))
 
     async def _read(self, number: int) -> CompactionPlan:
         key = self._key(f"{number:06d}.json")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.epoch import LeaseTerms
 from resilient_pq.units import GiB, MiB
@@ -135,8 +136,8 @@ class ObjectSink(Protocol):
         """Bytes that the store copied itself from other objects."""
         return 0
 
-    def expect_copy(self, store: object, source: ObjectInfo, start: int, size: int) -> None:
-        """Note that the next bytes are those of another object from `start` on, so that a store may copy them itself.
+    def expect_copy(self, store: object, source: ObjectInfo, start: int, place: ByteRange) -> None:
+        """Note that bytes that are to come are those of another object, so that a store may copy them itself.
 
         They are written all the same: only some parts may be copied, or none.
 
@@ -144,7 +145,7 @@ class ObjectSink(Protocol):
             store: Where the other object is.
             source: Which version of it.
             start: Where the bytes begin in it.
-            size: How many they are.
+            place: Where they will be in this one.
         """
         return
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import AccessDeniedError, ObjectChangedError, UnsupportedError
 from resilient_pq.io import MultipartSink, Part, SinkOptions
 from resilient_pq.io.memory_store import MemoryStore
@@ -22,7 +23,7 @@ async def written(store: Any, source: Any, *, then: Any = None) -> MultipartSink
     info = await store.head("source")
     sink = MultipartSink(store, "object", SinkOptions())
     await sink.write(HEAD)
-    sink.expect_copy(source, info, 1000, 20 * MiB)
+    sink.expect_copy(source, info, 1000, ByteRange(len(HEAD), len(HEAD) + 20 * MiB))
     await sink.write(SOURCE[1000 : 1000 + 20 * MiB], b"tail" * MiB)
     if then is not None:
         await then()

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -148,11 +149,11 @@ class MultipartSink(ObjectSink):
         """Bytes of parts that the store copied itself."""
         return self._sender.num_bytes_copied
 
-    def expect_copy(self, store: object, source: ObjectInfo, start: int, size: int) -> None:
-        """Have the store copy the parts that lie within the next `size` bytes, where it can."""
+    def expect_copy(self, store: object, source: ObjectInfo, start: int, place: ByteRange) -> None:
+        """Have the store copy the parts that lie within these bytes, where it can."""
         able = self._store.capabilities.server_side_copy and source.etag is not None
         if able and isinstance(store, ReadStore) and self._store.copies_from(store):
-            self._sender.origins.append(Origin(source, start, self.position, self.position + size))
+            self._sender.origins.append(Origin(source, start, place))
 
     def mark(self) -> None:
         """What was written so far is what the first part holds until something is committed."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import (
     AccessDeniedError,
     BucketNotFoundError,
@@ -40,12 +41,11 @@ log = logging.getLogger("resilient_pq.io")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Bytes of this object from `at` up to `end` are those of another one from `start` on."""
+    """The bytes at a place of this object are those of another one from `start` on."""
 
     source: ObjectInfo
     start: int
-    at: int
-    end: int
+    place: ByteRange
 
 
 class PartSender:
@@ -229,11 +229,11 @@ class PartSender:
 
     async def _copied_part(self, upload_id: str, request: PutPart) -> Part | None:
         """A part that the store has copied; None where its bytes are to be sent."""
-        last = bisect_right(self.origins, request.start, key=attrgetter("at")) - 1
-        if last < 0 or request.end > self.origins[last].end:
+        last = bisect_right(self.origins, request.start, key=attrgetter("place.start")) - 1
+        if last < 0 or request.end > self.origins[last].place.end:
             return None
         origin = self.origins[last]
-        start = origin.start + request.start - origin.at
+        start = origin.start + request.start - origin.place.start
         end, etag = start + request.end - request.start, origin.source.etag
         try:
             part = await self._store.copy_part(
