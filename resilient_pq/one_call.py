@@ -65,7 +65,7 @@ async def read(
 
 
 #: The options of `open` of which more comes than a read of the file.
-_NEED_LOOP: Final = frozenset(("on_damage", "follow"))
+_NEED_LOOP: Final = frozenset(("on_damage", "follow", "keys"))
 
 
 @takes_options(CreateKeywords)

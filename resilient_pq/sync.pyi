@@ -28,6 +28,7 @@ from resilient_pq.reader.read_plan import Strings
 from resilient_pq.reader.streaming import Jobs
 from resilient_pq.recovery.uploads.upload_completion import SuppliedMetadata
 from resilient_pq.recovery.verification.findings import Progress
+from resilient_pq.tables.file_table import TableSettings
 from resilient_pq.writer.option_keywords import CreateKeywords
 from resilient_pq.writer.option_keywords import ResumeKeywords
 from resilient_pq.writer.option_keywords import StreamKeywords
@@ -70,6 +71,7 @@ from resilient_pq.public_names import FollowOptions as FollowOptions
 from resilient_pq.public_names import FormatError as FormatError
 from resilient_pq.public_names import HealedChunk as HealedChunk
 from resilient_pq.public_names import HealedFileWarning as HealedFileWarning
+from resilient_pq.public_names import IcebergTable as IcebergTable
 from resilient_pq.public_names import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.public_names import Kept as Kept
 from resilient_pq.public_names import KeyMissingError as KeyMissingError
@@ -201,6 +203,9 @@ class DatasetWriter:
     @property
     def files(self) -> tuple[DatasetFile, ...]:
         """The files that were published, in that order; first those that `resume_dataset` completed."""
+    @property
+    def files_not_committed(self) -> tuple[str, ...]:
+        """The published files that are not known to be in the table yet; empty without a table."""
     @property
     def num_open_files(self) -> int:
         """Files that are being written."""
@@ -430,7 +435,7 @@ def convert(src: str | os.PathLike[str] | tuple[ReadStore, str], dst: str | os.P
 def create(url: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, mode: Literal['w', 'x']='w', storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
     """Begin a resilient Parquet file."""
 
-def create_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
+def create_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., table: TableSettings | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
     """Begin to write a data set from one stream of rows: files in a folder, each published when it is full."""
 
 def create_or_resume(url: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> Writer:
@@ -442,7 +447,7 @@ def list_uploads(url: Location, *, older_than: timedelta | None=None, log: str |
 def open(url: str | os.PathLike[str] | tuple[ReadStore, str], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, heal: bool=True, on_healed: OnHealed | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, follow: bool | FollowOptions=False, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> File:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range."""
 
-def open_many(urls: Source | Sequence[Source], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, partitioning: object | None=None, filters: Filters | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> Dataset:
+def open_many(urls: Source | Sequence[Source], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, partitioning: object | None=None, filters: Filters | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> Dataset:
     """Open several Parquet files of one schema, to be read as one."""
 
 def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: Schema | str | None=None, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> TrevniFile:
@@ -466,7 +471,7 @@ def repair(src: Location, dst: Location | None=None, *, sidecar: Location | None
 def resume(url: str | os.PathLike[str] | tuple[WriteStore, str], *, upload_id: str | None=None, overwrite: bool=False, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[ResumeKeywords]) -> Writer:
     """Go on with a file that its writer left unfinished."""
 
-def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, replay_from: Mapping[str, int] | DatasetCheckpoint | None=None, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
+def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema: object | None=None, *, replay_from: Mapping[str, int] | DatasetCheckpoint | None=None, partition_by: Sequence[str] | str | None=None, roll_rows: int | None=None, roll_bytes: int | None=None, roll_seconds: float | None=None, name: str='part', max_open: int=..., table: TableSettings | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, **options_given: Unpack[CreateKeywords]) -> DatasetWriter:
     """Go on with a data set whose writer crashed, or ended."""
 
 def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> ResumeInfo:

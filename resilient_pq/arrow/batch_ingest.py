@@ -99,6 +99,10 @@ class Ingest:
         kept = (child for child in self._stored.children if child.name not in names)
         return Ingest(Schema(replace(root, children=nodes)), self._stored.with_children(*kept))
 
+    def with_schema(self, schema: Schema) -> Ingest:
+        """Takes the same rows for the same columns, of which the schema says more."""
+        return Ingest(schema, self._stored)
+
     @property
     def arrow(self) -> Any:
         """The normalised Arrow schema, a nanoarrow `CSchema`."""

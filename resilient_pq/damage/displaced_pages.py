@@ -1,14 +1,14 @@
 """Row groups whose bytes lie elsewhere than the footer says, where no chunk has a checksum.
 
 Pages that were shifted by inserted or missing bytes may by chance fit a chunk: they are as large as those that were
-there, and their CRC32s hold. Other pages show it: those that cross the end of their chunk, or that are whole and of
+there, and their CRC32s hold. Other pages show it: those that cross an end of their chunk, or that are whole and of
 another column.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
@@ -19,25 +19,32 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.units import KiB
 
-#: Bytes before and behind the end of a chunk that are searched for a page across it, at least and at most.
+#: Bytes before and behind an end of a chunk that are searched for a page across it, at least and at most.
 _LEAST, _MOST = 64 * KiB, 2 * KiB * KiB
 #: Reads some bytes of the object in which a chunk lies; fewer where they go beyond its end.
 Read = Callable[[ChunkRead, ByteRange], Awaitable[memoryview | None]]
 
 
 async def goes_beyond(chunks: Sequence[SalvagedChunk | None], read: Read) -> bool:
-    """Whether a page that is whole begins in one of some chunks, and ends behind it."""
+    """Whether a page that is whole begins before an end of one of some chunks, and ends behind it."""
     for left in chunks:
-        if left is None or not left.pages or not is_adrift(left.chunk):
+        if left is None or not is_adrift(left.chunk):
             continue
-        last, end = left.pages[-1], left.chunk.range.end
-        if last.page is not None and last.end == end:
-            continue
-        start, more = max(last.offset, end - _MOST), min(max(left.chunk.range.size, _LEAST), _MOST)
-        data = await read(left.chunk, ByteRange(start, end + more))
-        if data is not None and await asyncio.to_thread(_is_across, data, end - start):
-            return True
+        for place, border in _open_ends(left):
+            data = await read(left.chunk, place)
+            if data is not None and await asyncio.to_thread(_is_across, data, border - place.start):
+                return True
     return False
+
+
+def _open_ends(left: SalvagedChunk) -> Iterator[tuple[ByteRange, int]]:
+    """The ends of a chunk at which it has no page, each within the bytes in which a page across it is searched."""
+    place = left.chunk.range
+    most = min(max(place.size, _LEAST), _MOST)
+    if left.pages and left.pages[0].page is None:
+        yield ByteRange(max(place.start - most, 0), place.start + most), place.start
+    if left.pages and (left.pages[-1].page is None or left.pages[-1].end != place.end):
+        yield ByteRange(max(left.pages[-1].offset, place.end - _MOST), place.end + most), place.end
 
 
 def _is_across(data: memoryview, border: int) -> bool:

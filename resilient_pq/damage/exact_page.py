@@ -45,6 +45,13 @@ def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], qu
         raise FormatError("there is not enough memory for as many values as its header says") from error
 
 
+def check_narrow_indices(page: Page, leaf: Leaf, codec: int, quirks: Quirks) -> None:
+    """Refuse a page whose indices take no bits, and are not decoded, where the runs that readers count are others."""
+    data = open_data_page(page, leaf, codec, quirks)
+    if data.encoding in DICTIONARY_ENCODINGS and len(data.values) and not data.values[0]:
+        _check_data(page, data, leaf)
+
+
 def _check_dictionary(page: Page, node: Primitive, codec: int, encodings: Sequence[int]) -> None:
     header = page.header.dictionary_page_header
     assert header is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import nanoarrow
 
@@ -33,6 +33,9 @@ from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Stri
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 from resilient_pq.units import counted
+
+if TYPE_CHECKING:
+    from resilient_pq.encryption.keys import KeysArgument
 
 
 class Dataset:
@@ -296,6 +299,9 @@ def open_many(
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
+    keys: KeysArgument | None = None,
+    aad_prefix: bytes | None = None,
+    require_complete: bool | None = None,
 ) -> Opening[Dataset]:
     """Open several Parquet files of one schema, to be read as one.
 
@@ -322,6 +328,9 @@ def open_many(
         options: How to read; `memory_budget`, `max_requests` and `max_threads` hold for all files together.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; for all files.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
+        keys: As of `open`, for all files.
+        aad_prefix: As of `open`.
+        require_complete: As of `open`.
 
     Raises:
         SchemaError: An argument is wrong. On entering: the schemas of two files differ; it names both, and the column.
@@ -334,7 +343,15 @@ def open_many(
             of one.
     """
     storage_options = with_retry(storage_options, retry)
-    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    how = ReadSettings.checked(
+        verify=verify,
+        on_damage=on_damage,
+        on_lost=on_lost,
+        options=options,
+        keys=keys,
+        aad_prefix=aad_prefix,
+        require_complete=require_complete,
+    )
     if filters is not None and partitioning is None:
         raise SchemaError(
             "filters of open_many are about the names of folders",
@@ -363,7 +380,7 @@ def open_many(
             await stores.close()
             raise
         for file in _not_ended(files):
-            warn_of_incomplete(file, stacklevel=3)
+            warn_of_incomplete(file, stacklevel=3, required=how.require_complete)
         return dataset
 
     return Opening(opening)

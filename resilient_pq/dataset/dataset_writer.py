@@ -26,6 +26,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import StoredState, WriteStore
 from resilient_pq.io.cancellation import all_or_none, finish_in_thread
+from resilient_pq.tables.committer import Committer
 from resilient_pq.writer.file_writer import Writer
 from resilient_pq.writer.lifecycle import WriterLifecycle
 
@@ -54,9 +55,9 @@ class DatasetWriter(WriterLifecycle):
         settings: SinkSettings,
         begin_file: BeginFile,
         *,
-        schema: object | None,
         owns_store: bool,
         begun: Begun,
+        committer: Committer | None = None,
     ) -> None:
         """Use `create_dataset` or `resume_dataset` instead."""
         super().__init__(store, url, owns_store=owns_store)
@@ -70,8 +71,7 @@ class DatasetWriter(WriterLifecycle):
         self._share = 1.0  # bytes of the last file for each byte that its rows took in memory
         self._opened = asyncio.Event()
         self._timer: asyncio.Task[None] | None = None
-        if schema is not None:
-            self._partitioning = Partitioning(Ingest.from_schema(schema), settings.partition_by)
+        self._committer = committer
 
     # -- what a caller can ask -------------------------------------------------------------------
 
@@ -96,6 +96,11 @@ class DatasetWriter(WriterLifecycle):
         return tuple(self._files)
 
     @property
+    def files_not_committed(self) -> tuple[str, ...]:
+        """The published files that are not known to be in the table yet; empty without a table."""
+        return () if self._committer is None else self._committer.pending
+
+    @property
     def num_open_files(self) -> int:
         """Files that are being written."""
         return len(self._open)
@@ -111,6 +116,9 @@ class DatasetWriter(WriterLifecycle):
         async with self._lock:
             self._check_open()
             with located(Where(key=self.url)):
+                if self._partitioning is None:
+                    ingest, data = await finish_in_thread(_infer, data)
+                    await self._learn(ingest)
                 batches = await finish_in_thread(self._prepare, data)
             async with self._failing(but=SchemaError):  # which is of a batch of which no row was taken
                 while (pieces := await finish_in_thread(_next, batches)) is not None:
@@ -120,14 +128,19 @@ class DatasetWriter(WriterLifecycle):
                             await self._take(self._partition(name), rows)
 
     def _prepare(self, data: object) -> Iterator[list[tuple[str, Batch]]]:
-        """Rows by partition; learns the schema from `data` where it is not known yet."""
-        data = copy_mutable(data)
-        if self._partitioning is None:
-            ingest, data = Ingest.infer(data)
-            self._partitioning = Partitioning(ingest, self._settings.partition_by)
-        partitioning = self._partitioning
-        batches = partitioning.whole.batches(data)
-        return (pieces for batch in batches for pieces in partitioning.split(batch))
+        """Rows by partition."""
+        assert self._partitioning is not None
+        batches = self._partitioning.whole.batches(copy_mutable(data))
+        return (pieces for batch in batches for pieces in self._partitioning.split(batch))
+
+    async def _learn(self, ingest: Ingest) -> None:
+        """Take rows of this schema, which fits the table."""
+        settings = self._settings
+        partitioning = Partitioning(ingest, settings.partition_by, keep=settings.keep_keys)
+        if self._committer is not None:
+            ingest = await self._committer.fitted(ingest)
+            partitioning = Partitioning(ingest, settings.partition_by, keep=settings.keep_keys)
+        self._partitioning = partitioning
 
     def _partition(self, name: str) -> Partition:
         if name not in self._partitions:
@@ -213,6 +226,8 @@ class DatasetWriter(WriterLifecycle):
     # -- files that are complete -----------------------------------------------------------------
 
     def _notice(self) -> None:
+        if self._committer is not None and self._failure is None and (failure := self._committer.failure) is not None:
+            self._failure, self._untold = failure, failure
         for each in self._open.values():
             if (untold := each.open_file.writer._take_untold()) is not None:
                 self._failure, self._untold = self._failure or untold, self._untold or untold
@@ -236,6 +251,8 @@ class DatasetWriter(WriterLifecycle):
         )
         if file.bytes_taken:
             self._share = _share(writer.num_bytes, file.bytes_taken)
+        if self._committer is not None:
+            self._committer.publish(place.partition, place.sequence)
         partition.num_rows_before += writer.num_rows
         partition.sequence += 1
         partition.file = None
@@ -285,6 +302,8 @@ class DatasetWriter(WriterLifecycle):
         async with self._failing():
             failures = await _failures(map(self._publish_file, list(self._open.values())))
             self._raise_first(failures, "published")
+            if self._committer is not None:
+                await self._committer.finish()
         await self._let_go()
 
     def _raise_first(self, failures: Sequence[BaseException], done: str) -> None:
@@ -313,19 +332,26 @@ class DatasetWriter(WriterLifecycle):
             note = f"one file was not left as it should be: {failure}"
             log.error("%s: %s", self.url, note)
             error.add_note(note)
+        note = self._kept()
+        if note and isinstance(error, ResilientPQError) and error.hint is None:
+            error.hint = note
+        elif note:
+            error.add_note(note)
+
+    def _kept(self) -> str:
+        """What is left of a writer that has failed, for people; empty where there is nothing."""
         left = [stored for each in self._open.values() if (stored := each.open_file.writer.num_rows_stored)]
-        if left or self._files:
-            kept = [f"{len(self._files):,} files are published"] if self._files else []
-            if left:
-                kept.append(f"{sum(left):,} rows are kept in {len(left):,} unfinished files")
-            note = "; ".join([*kept, "resume them with rpq.resume_dataset"])
-            if isinstance(error, ResilientPQError) and error.hint is None:
-                error.hint = note
-            else:
-                error.add_note(note)
+        kept = [f"{len(self._files):,} files are published"] if self._files else []
+        if left:
+            kept.append(f"{sum(left):,} rows are kept in {len(left):,} unfinished files")
+        if self._committer is not None and (uncommitted := self._committer.uncommitted()):
+            kept.append(uncommitted)
+        return "; ".join([*kept, "resume them with rpq.resume_dataset"]) if kept else ""
 
     async def _let_go(self) -> None:
         self._closed = True  # which the timer looks at
+        if self._committer is not None:
+            await self._committer.stop()
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
@@ -353,6 +379,10 @@ async def _failures(work: Iterable[Awaitable[None]]) -> list[BaseException]:
     """What went wrong with some files, which are worked on side by side: none is left out for another's error."""
     outcomes = await asyncio.gather(*work, return_exceptions=True)
     return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _infer(data: object) -> tuple[Ingest, object]:
+    return Ingest.infer(copy_mutable(data))
 
 
 def _next(values: Iterator[T]) -> T | None:

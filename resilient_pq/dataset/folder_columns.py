@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,12 @@ from numpy.typing import NDArray
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.leaf_arrays import leaf_array
 from resilient_pq.arrow.types.field import Field
-from resilient_pq.dataset import hive
 from resilient_pq.errors import SchemaError, Where
 from resilient_pq.format.pages.row_selection import leaf_column, take_rows
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.filter.filters import alternatives_of, filter_of
 from resilient_pq.reader.read_plan import Filters
+from resilient_pq.tables.partition_key import partition_values
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 #: The names of any number of files make one batch.
@@ -45,7 +44,7 @@ class FolderColumns:
 
     def __init__(self, names: Sequence[str], partitioning: object) -> None:
         """Read names."""
-        named = [_folders(name) for name in names]
+        named = [partition_values(re.split(r"[^/\\]*\Z", name)[0]) for name in names]
         first: dict[str, str | None] = named[0] if named else {}
         for name, values in zip(names, named, strict=True):
             if list(values) != list(first):
@@ -149,16 +148,6 @@ def _left(alternatives: list[list[Any]]) -> Narrowed | None:
     if not alternatives:
         return None
     return Narrowed(None if [] in alternatives else alternatives)
-
-
-def _folders(name: str) -> dict[str, str | None]:
-    """The columns that the folders of a file name, with their values as text."""
-    found: dict[str, str | None] = {}
-    for folder in re.split(r"[/\\]", name)[:-1]:
-        key, equals, value = folder.partition("=")
-        if equals and key:
-            found[key] = None if value == hive.NULL else unquote(value)
-    return found
 
 
 def _words(values: Mapping[str, object]) -> str:

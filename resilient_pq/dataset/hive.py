@@ -17,9 +17,8 @@ from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.logical import DATE, STRING, Integer
 from resilient_pq.format.physical_values import ByteArrays, Values
 from resilient_pq.format.schema_tree import Leaf, Primitive, Schema
+from resilient_pq.tables.partition_key import NULL
 
-#: What stands for null (Hive's ``hive.exec.default.partition.name``).
-NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 #: What would end the name of a column, or be read as another one.
 _NOT_IN_KEYS: Final = frozenset("/\\=%\0")
 #: What the file systems of Linux, macOS and Windows take (NAME_MAX); object stores take more.

@@ -31,12 +31,12 @@ class Partitioning:
         files: Takes them as they are in the files, without these.
     """
 
-    def __init__(self, whole: Ingest, keys: Sequence[str]) -> None:
-        """Prepare to split."""
+    def __init__(self, whole: Ingest, keys: Sequence[str], *, keep: bool = False) -> None:
+        """Prepare to split; with `keep` the files have the columns that name partitions, too."""
         self.whole = whole
         self._leaves = hive.partition_leaves(whole.schema, keys)
-        self.files = whole.without(keys) if keys else whole
-        named = {leaf.ordinal for leaf in self._leaves}
+        self.files = whole.without(keys) if keys and not keep else whole
+        named = set() if keep else {leaf.ordinal for leaf in self._leaves}
         kept = (leaf.ordinal for leaf in whole.schema.leaves if leaf.ordinal not in named)
         #: The leaves of the files, each with its ordinal among all.
         self._kept = list(zip(self.files.schema.leaves, kept, strict=True))

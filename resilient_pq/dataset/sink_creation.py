@@ -21,6 +21,8 @@ from resilient_pq.dataset.unfinished_files import DatasetFolder, complete_unfini
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.tables.committer import Committer, SinkPlace
+from resilient_pq.tables.file_table import TableSettings
 from resilient_pq.writer.creation import new_file, sink_options_of
 from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
@@ -42,6 +44,7 @@ def create_dataset(
     roll_seconds: float | None = None,
     name: str = "part",
     max_open: int = MAX_OPEN,
+    table: TableSettings | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[CreateKeywords],
@@ -76,16 +79,20 @@ def create_dataset(
             and nine otherwise.
         options: The less common settings. `checkpoint_log` and `overwrite_partial` are of single files;
             `max_bytes_in_flight` is shared by the open files where there are partitions.
+        table: An `IcebergTable` or a `DeltaTable` that each file is committed to when it is published, exactly once. It
+            is made when it does not exist. Commits go on beside the writing, and while a catalog does not answer,
+            writing goes on; `close` waits for the last ones.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Raises:
         SchemaError: A setting is out of range; or on entering, a column of `partition_by` is none that can be.
         AlreadyExistsError: On entering: there are files of this name.
-        StoreError: On entering: the store refuses.
+        StoreError: On entering: the store, or the catalog of the table, refuses.
     """
     storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
+        table=table,
         partition_by=partition_by,
         roll=Roll(roll_rows, roll_bytes, roll_seconds),
         name=name,
@@ -112,6 +119,7 @@ def resume_dataset(
     roll_seconds: float | None = None,
     name: str = "part",
     max_open: int = MAX_OPEN,
+    table: TableSettings | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     **options_given: Unpack[CreateKeywords],
@@ -142,6 +150,8 @@ def resume_dataset(
         **options_given: As of `create_dataset`: `CreateKeywords`.
         row_group_bytes: Bytes in memory after which a row group is closed, and that all open ones share.
         metadata: Key-value metadata for the footer of each new file.
+        table: As of `create_dataset`. Files that were published and not committed to it are committed first, also those
+            of a sink that had no table.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
@@ -152,10 +162,11 @@ def resume_dataset(
         RecoveryError: Two writers of this name have written; a file is damaged; the newest file of a partition is not
             as its writer left it; or `replay_from` lies behind what is stored, so that rows would be missing.
         UnsupportedError: The store cannot list what is in a folder.
-        StoreError: The store refuses.
+        StoreError: The store, or the catalog of the table, refuses.
     """
     storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
+        table=table,
         partition_by=partition_by,
         roll=Roll(roll_rows, roll_bytes, roll_seconds),
         name=name,
@@ -204,11 +215,13 @@ class _Sink:
     settings: SinkSettings  # how the data set is written
     naming: Naming  # what its files are called
     options: EncoderOptions  # how each is encoded
+    table: TableSettings | None  # what they are committed to
 
     @classmethod
     def checked(
         cls,
         *,
+        table: TableSettings | None,
         partition_by: Sequence[str] | str | None,
         roll: Roll,
         name: str,
@@ -228,8 +241,11 @@ class _Sink:
             options = replace(options, options=replace(write, max_bytes_in_flight=share))
         # What no upload could have is refused before the first file is begun.
         sink_options_of(options.write, "x")
-        settings = SinkSettings(keys, roll, max_open, options.row_group_bytes)
-        return cls(settings, Naming(name, keys), options)
+        if table is not None and not hasattr(table, "connect"):
+            raise SchemaError(f"table is {table!r}", hint="it is an rpq.IcebergTable or an rpq.DeltaTable")
+        keep_keys = table is not None and table.keeps_keys
+        settings = SinkSettings(keys, roll, max_open, options.row_group_bytes, keep_keys)
+        return cls(settings, Naming(name, keys), options, table)
 
     def writer(
         self,
@@ -246,15 +262,28 @@ class _Sink:
             folder = DatasetFolder(store, key, self.naming)
             try:
                 found = await begun(folder)
-                return DatasetWriter(
+                ingest = None if schema is None else Ingest.from_schema(schema)
+                committer = None
+                if self.table is not None:
+                    committer = Committer(
+                        self.table,
+                        SinkPlace(store, key, self.naming.name, self.settings.partition_by),
+                        lambda *file: folder.key_of(self.naming.relative(*file)),
+                        storage_options,
+                    )
+                    await committer.adopt([(each.partition, each.sequence) for each in found.published], ingest)
+                writer = DatasetWriter(
                     store,
                     folder.url,
                     self.settings,
                     lambda place, ingest: self._begin_file(folder, place, ingest, found.choices),
-                    schema=schema,
                     owns_store=owns_store,
                     begun=found,
+                    committer=committer,
                 )
+                if ingest is not None:
+                    await writer._learn(ingest)
+                return writer
             except BaseException:
                 if owns_store:
                     await store.close()

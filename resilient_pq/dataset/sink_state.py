@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from resilient_pq.dataset.naming import FilePlace
+from resilient_pq.dataset.naming import FilePlace, NamedFile
 from resilient_pq.dataset.rolling import Roll
 from resilient_pq.io import StoredState
 from resilient_pq.writer.dictionary_use import KnownChoices
@@ -101,6 +101,7 @@ class SinkSettings:
     roll: Roll  # when a file is full
     max_open: int  # files that may be open at one time
     open_bytes: int  # bytes in memory that the rows of all open row groups may take together
+    keep_keys: bool = False  # whether files have the columns of the partitions, too
 
 
 @dataclass(slots=True)
@@ -110,6 +111,7 @@ class Begun:
     partitions: dict[str, Partition] = field(default_factory=dict)  # what is known of each, by its name
     files: list[DatasetFile] = field(default_factory=list)  # those that were completed for it
     choices: KnownChoices = field(default_factory=KnownChoices)  # which text columns have dictionaries
+    published: list[NamedFile] = field(default_factory=list)  # every file of the sink
 
 
 def now() -> float:

@@ -146,7 +146,8 @@ async def complete_unfinished(folder: DatasetFolder) -> Begun:
     }
     await side_by_side([lease for lease in leases if lease is not None], lambda lease: lease.release())
     made = {(found.partition, found.sequence) for found in ended}
-    return Begun(partitions, [file for file in files if (file.partition, file.sequence) in made], choices)
+    completed = [file for file in files if (file.partition, file.sequence) in made]
+    return Begun(partitions, completed, choices, [*there.complete, *ended])
 
 
 async def _taken(folder: DatasetFolder, file: NamedFile) -> Lease | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from resilient_pq.errors import ChecksumError, FormatError, Where, located
+from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import ChunkCipher, SealedPage, pages_in
@@ -38,7 +38,7 @@ class PlainRegion:
 class Patch(PlainRegion):
     """Bytes that are known."""
 
-    content: bytes
+    content: bytes | memoryview
 
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
         """The part that is asked for."""
@@ -99,11 +99,14 @@ class SealedChunk(PlainRegion):
                 continue
             where = Where(row_group=self.opener.row_group, column=self.column, page=page.ordinal, offset=page.start)
             with located(where):
+                inside = start <= page.start and page.end <= end
+                room = out[page.start - start : page.end - start] if inside else memoryview(bytearray(page.size))
                 try:
-                    content = self.opener.open_page(page, data[page.start - base : page.end - base])
+                    self.opener.open_page(page, data[page.start - base : page.end - base], room)
                 except WrongTagError:
                     raise wrong_tag(self.opener.cipher, "a page", None, where=where) from None
-            _put(content, page.start, out, start)
+            if not inside:
+                _put(room, page.start, out, start)
 
     def pages_by_index(self, index: memoryview) -> bool:
         """Take the places of pages from the stored offset index; whether they fit the chunk."""
@@ -122,14 +125,6 @@ class SealedChunk(PlainRegion):
             return False
         self.pages = pages
         return True
-
-    def compare(self, stored: memoryview) -> None:
-        """Refuse bytes of the whole chunk that are not those that were stored, as far as that is known."""
-        from resilient_pq.checksum import crc32  # noqa: PLC0415
-
-        if self.crc is not None and (computed := crc32(stored)) != self.crc:
-            where = Where(row_group=self.opener.row_group, column=self.column)
-            raise ChecksumError("chunk CRC32 does not match", stored=self.crc, computed=computed, where=where)
 
 
 def _put(content: bytes | bytearray | memoryview, at: int, out: memoryview, start: int) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import duckdb
     import polars
 
+    from resilient_pq.encryption.keys import KeysArgument
+
 #: Rows of a batch where the engine does not say.
 _BATCH_ROWS = 122_880
 
@@ -164,6 +166,9 @@ def scan(
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
+    keys: KeysArgument | None = None,
+    aad_prefix: bytes | None = None,
+    require_complete: bool | None = None,
 ) -> Scan:
     """Files to be read lazily by Polars or DuckDB, which fetch only what a query needs.
 
@@ -180,6 +185,9 @@ def scan(
         options: As of `open_many`.
         storage_options: As of `open_many`.
         retry: As of `open_many`.
+        keys: As of `open_many`.
+        aad_prefix: As of `open_many`.
+        require_complete: As of `open_many`.
 
     Raises:
         SchemaError: An argument is wrong.
@@ -193,5 +201,8 @@ def scan(
         options=options,
         storage_options=storage_options,
         retry=retry,
+        keys=keys,
+        aad_prefix=aad_prefix,
+        require_complete=require_complete,
     )
     return Scan(opening, scrubbed(urls if isinstance(urls, str) else repr(urls)))

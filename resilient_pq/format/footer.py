@@ -207,7 +207,7 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
             computed=crc32(payload),
             where=Where(offset=start),
         )
-    metadata, end = compact_protocol.decode(FileMetaData, payload, 0, what="footer", lasting=True)
+    metadata, end = compact_protocol.decode(FileMetaData, payload[:length], 0, what="footer", lasting=True)
     return Footer(metadata, start, length, record, 0 if record is not None else length - end)
 
 

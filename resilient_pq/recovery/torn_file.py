@@ -46,8 +46,10 @@ async def open_torn(
 
 
 def _is_there(found: LocatedRowGroup, size: int) -> bool:
+    """Whether the pages of all columns are there, and their places are proven."""
     chunks = [chunk for chunk in found.chunks if chunk is not None and chunk.read.range.end <= size]
-    return found.num_rows is not None and len(chunks) == len(found.chunks)
+    proven = all(chunk.pages is None or not chunk.pages.unproven for chunk in chunks)
+    return found.num_rows is not None and len(chunks) == len(found.chunks) and proven
 
 
 def _contents_of(known: Reconstruction, kept: Sequence[LocatedRowGroup]) -> Contents:

@@ -103,6 +103,8 @@ class FileLayout:
         if made_like is not None:
             # They say how far statistics of chunks that are taken over can be trusted.
             self._created_by, self._column_orders = made_like.created_by, made_like.column_orders
+            if self._column_orders is not None and len(self._column_orders) != len(schema.leaves):
+                self._column_orders = None  # readers refuse a footer that has others than one for each column
         self._key_value = dict(key_value)
         self._chunks: list[EncodedChunk] = []
         self._checkpoints: list[str] = []

@@ -110,3 +110,41 @@ async def test_a_page_in_another_place_is_lost(codec: str, indexes: bool, count:
             assert "unplaced" in believed
             kept += 1
     assert tried >= count // 2 and (indexes or kept)
+
+
+@pytest.mark.parametrize("first_bit", [8 * 32, 8 * 60], ids=["of its offset", "elsewhere"])
+async def test_a_chunk_before_what_is_left_of_a_record_of_another_place(first_bit: int) -> None:
+    """The end of another version of the file, from within the last chunk record on; a bit of each record is wrong.
+
+    The chunk fits its record to the byte. The record behind it, damaged as it is, was written at another offset.
+    """
+
+    async def written_with(name: str, numbers: list[int]) -> tuple[bytes, Layout]:
+        store = MemoryStore()
+        rows = pa.table({"name": [name] * GROUP_ROWS + ["same"] * GROUP_ROWS, "number": numbers})
+        with mock.patch("os.urandom", lambda size: bytes(range(size))):  # the same file id
+            options = rpq.WriteOptions(dictionary_bytes=0)
+            async with rpq.create(
+                (store, "f"), rows.schema, row_group_rows=GROUP_ROWS, compression="none", options=options
+            ) as writer:
+                await writer.write(rows)
+        data = bytes((await store.read_tail("f", 1 << 30)).data)
+        return data, Layout(data)
+
+    numbers = list(range(ROWS))
+    (own, mine), (other, theirs) = await written_with("short", numbers), await written_with("longer", numbers[::-1])
+    cut, start = (layout.row_groups[1].chunks[1].place.start - 20 for layout in (mine, theirs))
+    assert cut < start
+    damaged = bytearray(own[:cut] + other[start:])
+    for record in theirs.records:
+        if record.place.start > start:
+            damaged[record.place.start - start + cut + first_bit // 8] ^= 1
+    store = MemoryStore()
+    await store.put("in", bytes(damaged))
+    report, found = await recovered(bytes(damaged))
+    assert found["number"].to_pylist() == numbers[:GROUP_ROWS]
+    assert report.outcome == "partial"
+    lost: list[rpq.LostRegion] = []
+    async with rpq.open((store, "in"), on_damage="drop", on_lost=lost.append) as file:
+        assert pa.table(await file.read()).equals(found)
+    assert lost

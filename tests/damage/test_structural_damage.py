@@ -12,7 +12,7 @@ import pytest
 from structural_cases import Case, case_of
 from structural_files import CASES_OF_A_FAMILY, OWN, SIBLING, family_of
 from structural_oracle import Trial, failures_of, tried
-from structural_originals import matched, values_of
+from structural_originals import alike, matched, values_of
 
 import resilient_pq as rpq
 
@@ -85,6 +85,11 @@ def test_the_oracle_knows_a_row_by_all_its_values() -> None:
     assert [i for i, row in enumerate(found.rows) if not row] == [3, 4]
     assert trial.judge_rows("", found)[1] is None
     assert [failure.kind for failure in trial.failures] == ["wrong values"]
+
+
+def test_the_oracle_takes_a_lost_list_for_a_null_where_values_may_be_lost() -> None:
+    assert alike(None, [1, 2], nulls=True) and not alike(None, [1, 2], nulls=False)
+    assert alike(None, [], nulls=False) and not alike([1], [1, 2], nulls=True)
 
 
 def test_the_oracle_tells_rows_of_a_sibling() -> None:

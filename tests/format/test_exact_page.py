@@ -236,6 +236,12 @@ def test_nothing_for_values_that_take_no_bits() -> None:
     assert not rle.ends_with(memoryview(b"\x18\x18"), 0, 12)
 
 
+def test_a_run_of_no_values() -> None:
+    """No writer makes one, and readers stop there."""
+    assert not rle.ends_with(memoryview(b"\x01\x18"), 0, 12)
+    assert not rle.ends_with(memoryview(b"\x00\x01\x18\x01"), 1, 12)
+
+
 def test_recover_keeps_no_page_that_claims_more_bytes_than_it_has(tmp_path: Path) -> None:
     """Of a page without a checksum: pyarrow refuses a whole column for it."""
     values = [*range(20)] * 2
@@ -249,3 +255,18 @@ def test_recover_keeps_no_page_that_claims_more_bytes_than_it_has(tmp_path: Path
     source.write_bytes(data)
     sync.recover(source, tmp_path / "output.parquet", on_damage="drop")
     assert pq.read_table(tmp_path / "output.parquet")["id"].to_pylist() == values[:20]
+
+
+def test_carving_keeps_no_page_with_a_run_of_no_values(tmp_path: Path) -> None:
+    """The width of its values is 0, so that nothing has to be decoded; pyarrow refuses a whole column for it."""
+    source, sibling = tmp_path / "source.parquet", tmp_path / "sibling.parquet"
+    table = pa.table({"id": range(40), "same": pa.array([7] * 40, pa.int32())})
+    pq.write_table(table, sibling, compression="none", row_group_size=20)
+    data = bytearray(sibling.read_bytes())
+    chunk = pq.ParquetFile(sibling).metadata.row_group(1).column(1)
+    body = chunk.dictionary_page_offset + chunk.total_compressed_size - 3
+    assert bytes(data[body : body + 3]) == bytes([1, 20 << 1, 0])  # a width, and a run of twenty times the first value
+    data[body : body + 3] = bytes([0, 0 << 1 | 1, 20 << 1])
+    source.write_bytes(data[: -8 - int.from_bytes(data[-8:-4], "little")])
+    sync.recover(source, tmp_path / "output.parquet", schema_from=sibling)
+    assert pq.read_table(tmp_path / "output.parquet").equals(table.slice(0, 20))

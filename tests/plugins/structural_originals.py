@@ -198,13 +198,15 @@ def matched(table: dict[str, list[Any]], originals: Sequence[Original], *, nulls
 
 def alike(value: Any, was: Any, *, nulls: bool) -> bool:
     """Whether a value is the one that was, where nothing told that it is text or a float, or a list null or empty."""
+    if nulls and value is None:
+        return True
     if value == b"" and was == 0:
         return True  # four bytes of zero are both
     if isinstance(value, int) and isinstance(was, float):
         return value.to_bytes(8, "little", signed=True) == struct.pack("<d", was)
     if (isinstance(was, list) and value is None) or (isinstance(value, list) and was is None):
         return not value and not was
-    return same(value, was) or (nulls and value is None)
+    return same(value, was)
 
 
 def renamed(table: dict[str, list[Any]], originals: Sequence[Original], *, nulls: bool) -> dict[str, list[Any]] | None:

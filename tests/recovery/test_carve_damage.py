@@ -10,11 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resilient_pq.damage.page_search import FoundPage, Proof
 from resilient_pq.errors import FormatError
+from resilient_pq.format.file_metadata import DataPageHeader, PageHeader, Type
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import chunk_range
 from resilient_pq.recovery.carve import CarveLimits, carve, find_files
+from resilient_pq.recovery.carve.page_layout import PageLayout
+from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage
+from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
 from resilient_pq.recovery.report import Damage
 
 ROWS = 2000
@@ -279,3 +284,28 @@ def test_rows_of_row_groups_that_are_expected_settle_what_is_not_clear(carving: 
     for rows in (100, 200, 400):  # each of them would be possible
         rebuilt = carving.carve(data, schema, expected_rows=[rows])
         assert (rebuilt.findings, {group.num_rows for group in rebuilt.row_groups}) == ((), {rows})
+
+
+def test_a_chunk_between_holes_is_not_put_into_a_later_column_of_its_type() -> None:
+    """Its first two pages have as many rows each, so that they could be a row group of their own, and the rest nothing.
+
+    Of the last column a chunk by itself completes a row group: that alone does not make it one of the last column.
+    """
+    number, text = (ColumnKind(kind, None, 0, 0) for kind in (Type.INT32, Type.BYTE_ARRAY))
+    chunks = [(number, 40, [10, 10, 10]), (text, 50, [4, 4, 5, 3, 4, 5, 5]), (text, 60, [7, 7, 8, 8])]
+    pages, stretches, columns, at = [], [], [], 0
+    for _ in range(3):
+        for column, (kind, size, rows) in enumerate(chunks):
+            stretches.append((len(pages), len(pages) + len(rows)))
+            for count in rows:
+                header = PageHeader(0, size, size, data_page_header=DataPageHeader(count, 0, 3, 3))
+                pages.append(ProbedPage(FoundPage(at, header, 20, Proof.CRC), {kind: count}))
+                columns.append(column)
+                at = pages[-1].page.end
+            at += 120
+    layout = PageLayout(pages, [number, text, text], set(), {30}, CarveLimits().budget(at))
+    placing = StretchPlacement(layout, stretches, from_start=False)
+    placing.run()
+    placed = [placed.span for group in placing.groups for spans in group.spans for placed in spans]
+    assert placed
+    assert [(span.leaf, span.start) for span in placed if columns[span.start] != span.leaf] == []

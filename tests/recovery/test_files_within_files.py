@@ -62,6 +62,20 @@ async def test_the_enclosing_file_is_taken(how: str) -> None:
         assert within.equals(pa.table({"n": range(400)}))
 
 
+async def test_one_record_of_the_outer_file_is_left() -> None:
+    """It stands before the page that reaches over the inner file: that one is offered, and not taken."""
+    outer, inner, _ = await outer_and_inner()
+    within = outer.index(inner)
+    mine, other = (span.file_id for span in file_spans(scan_headers(outer, 0)))
+    last = max(at for at, header in scan_headers(outer, 0) if header.file_id == mine and at < within)
+    data = outer[last - 1 : within + len(inner) - 10]
+    with pytest.raises(rpq.NothingToRecoverError) as raised:
+        await recovered(data)
+    assert any(other.hex() in finding.message for finding in raised.value.report.findings)
+    _, found = await recovered(data, file_id=other.hex())
+    assert found["n"].to_pylist() == list(range(400))
+
+
 async def test_another_file_is_told_of_only_where_nothing_says_which_is_meant(drive: Any) -> None:
     outer, inner, _ = await outer_and_inner()
     within = outer.index(inner)

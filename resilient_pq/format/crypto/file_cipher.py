@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from resilient_pq.errors import FormatError, OptionError, UnsupportedError
+from resilient_pq.errors import OptionError, UnsupportedError
 from resilient_pq.format.crypto.modules import KeyCipher
 from resilient_pq.format.file_metadata import AesGcm, EncryptionAlgorithm
 
@@ -21,13 +21,14 @@ class FileAlgorithm:
 
     Attributes:
         tagged_pages: Whether bodies of pages have a tag: AES_GCM_V1, not AES_GCM_CTR_V1.
-        file_unique: Bytes that no other file has.
+        file_unique: Bytes that no other file has; None where modules have no AAD, as in files of DuckDB: what was moved
+            within such a file, or from one to another of the same key, opens all the same.
         prefix: The AAD prefix that is stored in the file; None where none is.
         prefix_is_supplied: Whether whoever reads has to know the prefix.
     """
 
     tagged_pages: bool
-    file_unique: bytes
+    file_unique: bytes | None
     prefix: bytes | None = None
     prefix_is_supplied: bool = False
 
@@ -41,8 +42,6 @@ class FileAlgorithm:
         found = algorithm.AES_GCM_V1 or algorithm.AES_GCM_CTR_V1
         if found is None:
             raise UnsupportedError("the file is encrypted by an algorithm that this version does not know")
-        if found.aad_file_unique is None:
-            raise FormatError("the file is encrypted, and names no aad_file_unique")
         tagged = algorithm.AES_GCM_V1 is not None
         return cls(tagged, found.aad_file_unique, found.aad_prefix, bool(found.supply_aad_prefix))
 
@@ -52,8 +51,8 @@ class FileAlgorithm:
         found = AesGcm(self.prefix, self.file_unique, self.prefix_is_supplied or None)
         return EncryptionAlgorithm(AES_GCM_V1=found) if self.tagged_pages else EncryptionAlgorithm(AES_GCM_CTR_V1=found)
 
-    def file_aad(self, aad_prefix: bytes | None) -> bytes:
-        """What the AAD of each module begins with; `aad_prefix` is that of whoever reads.
+    def file_aad(self, aad_prefix: bytes | None) -> bytes | None:
+        """What the AAD of each module begins with, None where there is none; `aad_prefix` is that of whoever reads.
 
         Raises:
             OptionError: A prefix is needed and not given, or another one is stored.
@@ -64,7 +63,8 @@ class FileAlgorithm:
             raise OptionError(
                 "the file is encrypted with an AAD prefix that it does not store", hint="pass aad_prefix="
             )
-        return (aad_prefix or self.prefix or b"") + self.file_unique
+        prefix = aad_prefix or self.prefix
+        return prefix if self.file_unique is None else (prefix or b"") + self.file_unique
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class FileCipher:
     """
 
     algorithm: FileAlgorithm
-    file_aad: bytes
+    file_aad: bytes | None
     footer: KeyCipher | None
     columns: dict[str, KeyCipher | None] = field(default_factory=dict)
 

@@ -68,8 +68,10 @@ class ModulePlace:
     column: int | None = None
     page: int | None = None
 
-    def aad(self, file_aad: bytes) -> bytes:
-        """The AAD of the module in a file whose AAD, prefix and all, is given."""
+    def aad(self, file_aad: bytes | None) -> bytes:
+        """The AAD of the module in a file whose AAD, prefix and all, is given; None in files that bind nothing."""
+        if file_aad is None:
+            return b""
         ordinals = [ordinal for ordinal in (self.row_group, self.column, self.page) if ordinal is not None]
         if any(not 0 <= ordinal <= MAX_ORDINAL for ordinal in ordinals):
             raise FormatError(f"ordinals in an encrypted file are at most {MAX_ORDINAL:,}, not {max(ordinals):,}")
@@ -82,11 +84,17 @@ def record_aad(file_aad: bytes, kind: int, number: int) -> bytes:
 
 
 class KeyCipher:
-    """Seals and opens modules with one key. Its repr shows nothing of the key."""
+    """Seals and opens modules with one key. Its repr shows nothing of the key.
+
+    Attributes:
+        num_opened: Modules whose tag was right.
+        num_sealed: Modules made.
+        num_unverified: Bodies of pages with neither a tag nor a CRC32.
+    """
 
     def __init__(self, key: bytes, *, tagged_pages: bool = True) -> None:
         """Take a key of 16, 24 or 32 bytes; `tagged_pages` is False with AES_GCM_CTR_V1."""
-        self.num_opened = self.num_sealed = 0
+        self.num_opened = self.num_sealed = self.num_unverified = 0
         self._key = checked_key(key)
         self._tagged_pages = tagged_pages
 

@@ -58,7 +58,7 @@ class ChunkCipher:
     """
 
     cipher: KeyCipher
-    file_aad: bytes
+    file_aad: bytes | None
     row_group: int
     column: int
 
@@ -70,8 +70,8 @@ class ChunkCipher:
         """The content of an index or a part of a bloom filter, of which `module` is the whole module."""
         return bytes(self.cipher.open(module, module_type, self.aad(module_type)))
 
-    def open_page(self, page: SealedPage, data: memoryview, *, with_crc: bool = False) -> bytearray:
-        """A page in the clear, with the size that `data`, its two modules, has.
+    def open_page(self, page: SealedPage, data: memoryview, out: memoryview, *, with_crc: bool = False) -> None:
+        """Put a page in the clear into `out`, which has the size of `data`, its two modules.
 
         Its header has no CRC32, or that of the page in the clear.
 
@@ -87,22 +87,21 @@ class ChunkCipher:
         stored, _ = compact_protocol.decode(PageHeader, header)
         overhead = self.cipher.overhead(body_type)
         body = data[at:]
-        if module_size(data, at, len(data), overhead) != len(body) or stored.compressed_page_size != len(body):
-            raise FormatError("the header of an encrypted page says another size than the page has")
-        out = bytearray(len(data))
+        if module_size(data, at, len(data), overhead) != len(body):
+            raise FormatError("an encrypted page has another size than it says")
         space = len(data) - len(body) + overhead
         try:
-            self.cipher.open_into(body, body_type, self.aad(body_type, page.ordinal), memoryview(out)[space:])
-            fits = self.cipher.overhead(body_type) == GCM_OVERHEAD or stored.crc is None
+            self.cipher.open_into(body, body_type, self.aad(body_type, page.ordinal), out[space:])
+            fits = overhead == GCM_OVERHEAD or stored.crc is None
+            self.cipher.num_unverified += overhead != GCM_OVERHEAD and stored.crc is None
         except WrongTagError:
             _compare(stored.crc, body)
             raise
-        content = memoryview(out)[space:]
+        content = out[space:]
         if not fits and crc32(content) != unsigned(stored.crc or 0):  # some writers count the page in the clear
             _compare(stored.crc, body)
         crc = signed(crc32(content)) if with_crc else None
         out[:space] = padded_header(replace(stored, compressed_page_size=len(content), crc=crc), space)
-        return out
 
 
 def _compare(stored: int | None, body: memoryview) -> None:

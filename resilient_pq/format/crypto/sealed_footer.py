@@ -202,8 +202,8 @@ def open_chunks(metadata: FileMetaData, cipher: FileCipher) -> Iterator[OpenedCh
 
 
 def _key_of(chunk: ColumnChunk, cipher: FileCipher) -> KeyCipher | None:
-    if chunk.crypto_metadata is None:
-        return None
+    if chunk.crypto_metadata is None:  # in the clear, but DuckDB says so of what its footer key encrypts
+        return cipher.footer if cipher.file_aad is None else None
     own = chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
     return cipher.footer if own is None else cipher.columns.get(".".join(own.path_in_schema or ()))
 

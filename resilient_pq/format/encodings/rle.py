@@ -79,6 +79,8 @@ def ends_with(data: memoryview, bit_width: int, count: int) -> bool:
     position = filled = padded = 0
     while filled < count and position < len(data):
         header, position = varint(data, position, 32)
+        if header < 2:
+            return False  # a run of no values, which no writer makes, and at which readers stop
         if header & 1:
             filled += 8 * (header >> 1)
             needed = -(-(8 * (header >> 1) - max(filled - count, 0)) * bit_width // 8)

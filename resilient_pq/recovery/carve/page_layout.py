@@ -174,7 +174,10 @@ class PageLayout:
         ways = self._lay_all(start, end, leaf, counts, expected)
         whole = [way for way in ways if way.whole]
         compared = [*whole[: _MOST_COMPARED // 2], *whole[_MOST_COMPARED // 2 :][-_MOST_COMPARED // 2 :]]
-        good = [way for way in compared if self._may_go_on(way.end, end)] or compared
+        good = [way for way in compared if self._may_go_on(way.end, end)]
+        if not good and any(way.end == end for way in usual):
+            return self._longest(usual, expected)
+        good = good or compared
         if len(good) > 1:
             return self._most_even(good, start, end)
         return good[0] if good else self._longest(ways, expected)

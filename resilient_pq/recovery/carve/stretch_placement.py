@@ -138,8 +138,8 @@ class StretchPlacement:
                 continue
             first = next((i for i in range(start, end) if self.layout.pages[i].is_dictionary), start)
             groups = [self.layout.group(first, end, leaf) for leaf in range(len(self.layout.columns))]
-            ways = [way for way in groups if way is not None and way.whole and self._reach(way, end) == end]
-            if len(ways) == 1:
+            ways = [way for way in groups if way is not None and self._reach(way, end) == end]
+            if len(ways) == 1 and ways[0].whole:
                 for learned in (ways[0], *self.layout.groups(ways[0].end, end)):
                     self._note(learned.spans)
 

@@ -27,7 +27,7 @@ from resilient_pq.version import MAKER
 async def carve_row_groups(known: Reconstruction) -> Reconstruction:
     """The row groups that pages make up, outside of the row groups that are known."""
     size = known.source.info.size
-    files = _without_copies(await known.source.drive(carve.find_files(0, size)), known.survey)
+    files = _without_copies(await known.source.drive(carve.find_files(0, size)), known)
     if not files:
         return known
     file = max(files, key=lambda file: file.num_bytes)
@@ -54,14 +54,17 @@ def _report_several(taken: carve.FoundFile, files: Sequence[carve.FoundFile]) ->
         yield Finding(Damage.FOREIGN, message, Where(offset=taken.start), costs_rows=False)
 
 
-def _without_copies(files: Sequence[carve.FoundFile], survey: Survey | None) -> list[carve.FoundFile]:
-    """Files that have pages, without the copies of page headers that lie in records."""
-    found = {} if survey is None else survey.found
+def _without_copies(files: Sequence[carve.FoundFile], known: Reconstruction) -> list[carve.FoundFile]:
+    """Files that have pages, without the copies of page headers in records, and the pages of files in values."""
+    found = {} if known.survey is None else known.survey.found
+    inner = known.inner_files
     places = sorted((at, at + header.end - header.offset) for at, header in found.items())
 
     def is_copy(page: FoundPage) -> bool:
         i = bisect_right(places, (page.offset, page.offset)) - 1
-        return i >= 0 and places[i][1] >= page.end
+        if i >= 0 and places[i][1] >= page.end:
+            return True
+        return any(place.start <= page.offset < place.end for place in inner)
 
     files = [replace(file, pages=tuple(page for page in file.pages if not is_copy(page))) for file in files]
     return [file for file in files if file.pages]

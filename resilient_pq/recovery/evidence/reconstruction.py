@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import RecordHeader
@@ -16,6 +17,7 @@ from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.identify import MAY_BE_PARQUET, Identity
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
+from resilient_pq.recovery.evidence.records.record_scan import file_spans
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import (
     Candidates,
@@ -103,6 +105,13 @@ class Reconstruction:
             return self.survey.file_id
         record = None if self.contents is None else self.contents.footer.record
         return None if record is None else record.file_id
+
+    @property
+    def inner_files(self) -> list[ByteRange]:
+        """Where resilient files lie within the one that is meant, as in values of a column."""
+        spans = [] if self.survey is None or self.moved else file_spans(self.survey.found.items())
+        mine = None if self.lies_within else self.file_id
+        return [ByteRange(span.start, span.end) for span in spans if span.file_id != mine and span.base > 0]
 
     @property
     def facts(self) -> Facts:

@@ -49,7 +49,7 @@ async def correct_by_pages(
             rebuilt = await _rebuilt(known, place, rest)
         except FormatError:
             continue  # it would cost too much
-        for one, other in _pairs(run, rebuilt, rest):
+        for one, other in _pairs(known, run, rebuilt, rest):
             left = await examiner.scan(_with_evidence(one, other))
             if left.is_whole:
                 better[one.ordinal] = left
@@ -114,14 +114,14 @@ async def _rest(known: Reconstruction, run: Sequence[LocatedRowGroup]) -> set[in
 
 
 def _pairs(
-    run: Sequence[LocatedRowGroup], rebuilt: RebuiltFile | None, rest: set[int]
+    known: Reconstruction, run: Sequence[LocatedRowGroup], rebuilt: RebuiltFile | None, rest: set[int]
 ) -> Iterator[tuple[LocatedRowGroup, LocatedRowGroup]]:
     """Row groups by the footer and by their pages, where these cannot belong to another row group."""
     if rebuilt is None or rebuilt.findings or len(rebuilt.row_groups) != len(run):
         return
     for one, other in zip(run, rebuilt.row_groups, strict=True):
         whole = all(chunk is not None and chunk.pages is not None and chunk.pages.complete for chunk in other.chunks)
-        if _is_moved(one, other):
+        if _is_moved(one, other) or _has_other_size(known, one, other):
             continue
         if whole and other.num_rows is not None and (other.num_rows in rest or _is_same(one, other)):
             yield one, other
@@ -162,6 +162,17 @@ def _is_moved(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
             if end == following.read.range.start != found.read.range.end:
                 return True
     return False
+
+
+def _has_other_size(known: Reconstruction, one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
+    """Whether the chunks do not have the size, or do not end, where two numbers of the footer agree in it."""
+    stated = {each.ordinal: each for each in (() if known.candidates is None else known.candidates.row_groups)}
+    mine, following = stated.get(one.ordinal), stated.get(one.ordinal + 1)
+    size = sum(chunk.read.metadata.total_compressed_size for chunk in one.chunks if chunk is not None)
+    found = sum(chunk.read.range.size for chunk in other.chunks if chunk is not None)
+    if mine is not None and mine.row_group.total_compressed_size == size != found:
+        return True
+    return following is not None and following.start == one.end != other.end
 
 
 def _finding(row_group: LocatedRowGroup) -> Finding:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
-from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, SchemaElement
 from resilient_pq.format.schema_tree import Schema
@@ -19,7 +18,6 @@ from resilient_pq.recovery.evidence.footers.footer_search import find_footer, fo
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
-from resilient_pq.recovery.evidence.records.record_scan import FileSpan, file_spans
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import FileEnd, candidates_of_survey, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding
@@ -56,6 +54,9 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     stored = contents.key_value.get(ARROW_SCHEMA_KEY)
     if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
         messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
+    orders = contents.metadata.column_orders
+    if orders is not None and len(orders) != len(contents.schema.leaves):
+        messages.append("the footer has other column orders than one for each column: some readers refuse the file")
     chunks = all_chunks(contents.metadata.row_groups)
     named = [chunk.meta_data.path_in_schema is not None for chunk in chunks if chunk.meta_data is not None]
     if any(named) and not all(named):
@@ -82,7 +83,7 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
     """The row groups that a footer names which is cut, damaged, or not at the end."""
     size = known.source.info.size
     budget = footer_budget(size)
-    others = [ByteRange(span.start, span.end) for span in _inner_files(known)]
+    others = known.inner_files
     found = await known.source.drive(find_footer(size, budget=budget, others=others))
     if found is None and budget.ended:
         known = known.with_findings(budget.finding("there may be a footer that is not at the end", 0, size))
@@ -126,13 +127,6 @@ def _proves_end(known: Reconstruction, found: TornFooter, behind: Sequence[carve
     if any(file.pages and not file.has_head for file in behind):
         return False
     return found.complete or (found.contents.is_finished and (known.file_id is None or found.contents.unvouched))
-
-
-def _inner_files(known: Reconstruction) -> list[FileSpan]:
-    """Resilient files within the one that is meant, as in values of a column."""
-    spans = [] if known.survey is None or known.moved else file_spans(known.survey.found.items())
-    mine = None if known.survey is None or known.lies_within else known.survey.file_id
-    return [span for span in spans if span.file_id != mine and span.base > 0]
 
 
 def _is_usable(known: Reconstruction, found: TornFooter) -> bool:

@@ -21,6 +21,7 @@ from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
+    FILE_ID_SIZE,
     FOOTER_KINDS,
     HEADER_SIZE,
     ChunkPlace,
@@ -39,6 +40,8 @@ from resilient_pq.recovery.evidence.records.recorded_chunks import (
 from resilient_pq.units import KiB
 
 _PLACE_SIZE: Final = CHUNK_RECORD_SIZE - HEADER_SIZE
+#: Where the header of a record has its offset: behind the file id.
+_OFFSET_AT: Final = 32
 #: Read where a page header begins: most take less than a hundred bytes, and small pages follow in it.
 _WINDOW: Final = 16 * KiB
 #: Read where that was not enough: bounds of long strings stand in page headers of some writers.
@@ -223,15 +226,20 @@ class _Region:
         return RecordedChunk(record, column, codec, start, end, pages, complete=False)
 
     def _ends_oddly(self, at: int) -> Generator[ByteRange, memoryview, bool]:
-        """Whether the pages of a chunk end before bytes that belong neither to a page nor to a record.
+        """Whether the pages of a chunk end before bytes that belong neither to a page nor to a record in its place.
 
         A page of another size that was written over one leaves such bytes: then nothing proves the pages before it.
         """
-        data = yield from self.window.read(at, self.limit, min(2 * HEADER_SIZE, self.limit - at))
-        if len(data) < 2 * HEADER_SIZE or not any(data[:_REMAINS]) or self.header.file_id in bytes(data):
+        data = bytes((yield from self.window.read(at, self.limit, min(2 * HEADER_SIZE, self.limit - at))))
+        if len(data) < 2 * HEADER_SIZE or not any(data[:_REMAINS]):
             return False
+        if (place := data.find(self.header.file_id) + FILE_ID_SIZE) >= FILE_ID_SIZE:
+            stated = int.from_bytes(data[place : place + 8], "little")
+            # What is left of a record; one bit may be wrong, and what is no offset was written over.
+            is_offset = 0 < stated < 2 * self.size and place + 8 <= len(data)
+            return is_offset and (stated ^ (at + place - _OFFSET_AT)).bit_count() > 1
         try:
-            read_header(data, 0)
+            read_header(memoryview(data), 0)
         except FormatError:
             return not (yield from self._begins_filter(at))
         return False

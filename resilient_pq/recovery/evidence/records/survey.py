@@ -9,10 +9,11 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import ResilientPQError
+from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
+from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
     FOOTER_KINDS,
@@ -119,7 +120,7 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
     newest = yield from _newest(result)
     if newest is None:
         result.scanned = True
-        result.file_id = result.file_id or outermost_file(result.found.items())
+        result.file_id = result.file_id or (yield from _outermost(result))
         result.doubted = not sure
         return result
     result.newest = newest
@@ -135,6 +136,23 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
 def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
     data = yield ByteRange(start, end)
     return data
+
+
+def _outermost(result: Survey) -> Generator[ByteRange, memoryview, bytes | None]:
+    """The id of the outermost file: another one lies within it where a page of it reaches over that one's records."""
+    taken = outermost_file(result.found.items())
+    first = min((at for at, header in result.found.items() if header.file_id == taken), default=0)
+    before = max((at for at in result.found if at < first), default=None)
+    if before is not None and result.found[before].kind == RecordKind.CHUNK:
+        at = before + CHUNK_RECORD_SIZE
+        while at < first:
+            try:
+                header, size = read_header((yield from _read(at, min(at + MiB, result.size))), 0)
+            except FormatError:
+                return taken
+            at += size + header.compressed_page_size
+        return result.found[before].file_id if at > first else taken
+    return taken
 
 
 def _header_at(offset: int, result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:

@@ -1,0 +1,233 @@
+"""Commits the files of a sink to a table, beside the writing, each exactly once. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from resilient_pq.arrow.batch_ingest import Ingest
+from resilient_pq.errors import ResilientPQError, StoreError, Where, located
+from resilient_pq.io import WRITING, FetchCounters, ReadStore, RetryPolicy
+from resilient_pq.io.cancellation import all_or_none, finish_in_thread
+from resilient_pq.io.transfer.retry import retrying
+from resilient_pq.reader.opening import read_contents
+from resilient_pq.tables.file_table import FileTable, Marks, TableFile, TableSettings, location_of
+
+log = logging.getLogger("resilient_pq.tables")
+
+T = TypeVar("T")
+
+#: Files of one commit: their footers are in memory.
+_MAX_FILES: Final = 500
+#: Footers that are read at one time.
+_MAX_CONCURRENCY: Final = 16
+_TAIL_BYTES: Final = 64 * 1024
+#: Locations that an error names.
+_NAMED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """A file that a sink has published."""
+
+    key: str  # in its store
+    partition: str = ""  # the folder of its partition below the data set
+    sequence: int = 0  # its number among the files of its partition by the sink
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlace:
+    """Where a sink writes."""
+
+    store: ReadStore  # where the data set is
+    folder: str  # its key
+    name: str  # of the sink in it
+    partition_by: tuple[str, ...]  # columns that name the folders of its partitions
+
+
+class Committer:
+    """Commits what a sink publishes, in that order, while more is written; the last files at the end."""
+
+    def __init__(
+        self,
+        settings: TableSettings,
+        sink: SinkPlace,
+        key_of: Callable[[str, int], str],
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        """Prepare; `key_of` gives the key of a file, by its partition and its number there."""
+        location = location_of(sink.store, sink.folder)
+        self.table: FileTable = settings.connect(location, storage_options)
+        self._retry: RetryPolicy = settings.retry or WRITING
+        self._sink = f"{location.rstrip('/')}/{sink.name}"
+        self._store = sink.store
+        self._partition_by = sink.partition_by
+        self._key_of = key_of
+        self._pending: list[PublishedFile] = []
+        self._task: asyncio.Task[None] | None = None
+        self._ending: float | None = None  # when the last file was published
+        self._exists = False
+
+    # -- the table -------------------------------------------------------------------------------
+
+    async def adopt(self, published: Sequence[tuple[str, int]], ingest: Ingest | None) -> None:
+        """Commit those of the published files that are not in the table yet; makes it where their schema is known."""
+        files = [PublishedFile(self._key_of(*each), *each) for each in published]
+        self._exists = await self._told(self.table.load)
+        if not self._exists and ingest is None and files:
+            (newest,) = await read_footers(self._store, files[-1:])
+            ingest = Ingest.from_file(newest.contents.schema, newest.contents.key_value)
+            await self.fitted(ingest)
+        elif not self._exists and ingest is not None:
+            await self.fitted(ingest)
+        if files:
+            marks = self.table.committed(self._sink)
+            self._add(left(files, marks))
+
+    async def fitted(self, ingest: Ingest) -> Ingest:
+        """What takes rows for files of the table, which is made where there is none."""
+        if not self._exists and not await self._told(self.table.load):
+            await self._told(self.table.create, ingest, self._partition_by)
+        self._exists = True
+        return await finish_in_thread(self.table.fitted, ingest, self._partition_by)
+
+    async def _told(self, call: Callable[..., T], *args: Any) -> T:
+        return await retrying(lambda: finish_in_thread(call, *args), self._retry, on_retry=self._note)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The published files that are not known to be committed."""
+        return tuple(self._store.url_of(file.key) for file in self._pending)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why no more is committed."""
+        ended = self._task is not None and self._task.done() and not self._task.cancelled()
+        return self._task.exception() if ended and self._task is not None else None
+
+    def publish(self, partition: str, sequence: int) -> None:
+        """Commit a file, sooner or later."""
+        self._add([PublishedFile(self._key_of(partition, sequence), partition, sequence)])
+
+    def _add(self, files: Sequence[PublishedFile]) -> None:
+        self._pending += files
+        if self._pending and (self._task is None or (self._task.done() and self.failure is None)):
+            self._task = asyncio.create_task(self._commit_pending())
+
+    async def _commit_pending(self) -> None:
+        failures = 0
+        while self._pending:
+            batch = tuple(self._pending[:_MAX_FILES])
+            try:
+                files = await read_footers(self._store, batch)
+                await finish_in_thread(commit_files, self.table, self._sink, files)
+            except StoreError as error:
+                failures += 1
+                elapsed = 0.0 if self._ending is None else _now() - self._ending
+                delay = self._retry.next_delay(error, failures=failures, elapsed=elapsed, rng=random.random)
+                if delay is None:
+                    raise
+                self._note(error, delay)
+                await asyncio.sleep(delay)
+            else:
+                failures = 0
+                del self._pending[: len(batch)]
+
+    def _note(self, error: StoreError, delay: float) -> None:
+        log.warning("%s: a commit is tried again in %.1f s: %s", self.table.name, delay, error.message)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def finish(self) -> None:
+        """Wait until all files are committed, or the time for that is over."""
+        self._ending = _now()
+        if self._task is None:
+            return
+        try:
+            await asyncio.shield(self._task)
+        except ResilientPQError as error:
+            error.message = f"{self.uncommitted()}: {error.message}"
+            error.hint = "rpq.resume_dataset(..., table=) commits them"
+            raise
+
+    def uncommitted(self) -> str:
+        """The files that are published and not known to be committed, for people; empty where there are none."""
+        files = self.pending
+        if not files:
+            return ""
+        more = f" and {len(files) - _NAMED:,} more" if len(files) > _NAMED else ""
+        count = f"{len(files):,} files are" if len(files) > 1 else "1 file is"
+        return f"{count} published and not committed to {self.table.name}: {', '.join(files[:_NAMED])}{more}"
+
+    async def stop(self) -> None:
+        """Commit no more; a commit that is under way comes to its end."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+def left(files: Sequence[PublishedFile], marks: Marks) -> list[PublishedFile]:
+    """The files that are not committed, in the order of each partition."""
+    new = (file for file in files if file.sequence >= marks.get(file.partition, 0))
+    return sorted(new, key=lambda file: (file.partition, file.sequence))
+
+
+def commit_files(table: FileTable, sink: str, files: Sequence[TableFile]) -> None:
+    """Commit those of some files that are not in the newest version of the table; called in a thread."""
+    with located(Where(key=table.name)):
+        if not table.load():
+            raise StoreError("the table was removed", hint="rpq.resume_dataset(..., table=) makes it anew")
+        marks = table.committed(sink)
+        new = [file for file in files if file.sequence >= marks.get(file.partition, 0)]
+        if new:
+            table.commit(sink, new)
+
+
+async def commit_rewrite(
+    settings: TableSettings,
+    store: ReadStore,
+    removed: Sequence[str],
+    added: Sequence[PublishedFile],
+    rewrite_id: str,
+    *,
+    folder: str,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Replace files of a table (keys) by others that hold the same rows; again with the same id it does nothing.
+
+    With no file to remove this commits files once that no sink has numbered.
+    """
+    table = settings.connect(location_of(store, folder), storage_options)
+    files = await read_footers(store, added)
+    locations = [location_of(store, key) for key in removed]
+
+    def rewrite() -> None:
+        with located(Where(key=table.name)):
+            if not table.load():
+                raise StoreError("there is no such table", hint="files are rewritten in a table that has them")
+            table.rewrite(locations, files, rewrite_id)
+
+    await retrying(lambda: finish_in_thread(rewrite), settings.retry or WRITING)
+
+
+async def read_footers(store: ReadStore, files: Sequence[PublishedFile]) -> list[TableFile]:
+    """Files as a table is told of them."""
+    slots = asyncio.Semaphore(_MAX_CONCURRENCY)
+
+    async def one(file: PublishedFile) -> TableFile:
+        async with slots:
+            with located(Where(key=store.url_of(file.key))):
+                info, contents = await read_contents(store, file.key, tail_bytes=_TAIL_BYTES, counters=FetchCounters())
+        return TableFile(location_of(store, file.key), info.size, contents, file.partition, file.sequence)
+
+    return await all_or_none(map(one, files))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

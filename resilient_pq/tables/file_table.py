@@ -1,0 +1,107 @@
+"""What a table of files is asked and told, whatever its format, and what a sink notes in it. Pure.
+
+A sink numbers the files of each partition from 0, and publishes them in this order. So one number for each partition,
+its *mark*, says which files of a sink are in the table: those below it. A commit adds files and raises their marks at
+once; nothing else is needed to commit each file exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from resilient_pq.arrow.batch_ingest import Ingest
+from resilient_pq.errors import FormatError, Where
+from resilient_pq.io import LocalStore, ReadStore
+from resilient_pq.reader.contents import Contents
+
+#: How many files of a sink are in the table, by the folder of the partition.
+Marks = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A published file, as a table is told of it."""
+
+    location: str  # where readers of the table find it: `location_of`
+    size: int  # its bytes
+    contents: Contents  # its footer
+    partition: str = ""  # the folder of its partition, ``day=1/country=FR``
+    sequence: int = 0  # its number among the files of its partition by one sink, from 0
+
+
+class FileTable(Protocol):
+    """A table as a thread works with it: every call may block, and may be made again after a `TransientError`."""
+
+    #: What to call it in messages.
+    name: str
+
+    def load(self) -> bool:
+        """Look at the newest version; False where there is no such table yet."""
+
+    def create(self, ingest: Ingest, partition_by: Sequence[str]) -> None:
+        """Make it, for rows of a schema, unless somebody else just has, and look at it."""
+
+    def fitted(self, ingest: Ingest, partition_by: Sequence[str]) -> Ingest:
+        """What takes rows for files of this table, with its field ids; an error where they do not fit it."""
+
+    def committed(self, sink: str) -> Marks:
+        """The marks of a sink, in the version that was looked at."""
+
+    def commit(self, sink: str, files: Sequence[TableFile]) -> None:
+        """Add files and raise their marks, unless there is a newer version: then a `TransientError`, and nothing."""
+
+    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], rewrite_id: str) -> None:
+        """Replace files (by location) with others of the same rows, once for each id; as `commit` otherwise."""
+
+
+class TableSettings(Protocol):
+    """What a user names a table with: `IcebergTable` or `DeltaTable`."""
+
+    #: Whether files hold the columns that they are partitioned by, too.
+    keeps_keys: bool
+    #: How long a commit is tried again.
+    retry: Any
+
+    def connect(self, folder: str, storage_options: Mapping[str, Any] | None) -> FileTable:
+        """The table, for files below a folder (`location_of`)."""
+
+
+def location_of(store: ReadStore, key: str) -> str:
+    """The URL of a file as tables have it: the same for each way to write it."""
+    address = store.address_of(key)
+    if isinstance(store, LocalStore):
+        path = os.path.realpath(address).replace(os.sep, "/")
+        return f"file://{'' if path.startswith('/') else '/'}{path}"
+    return str(address)
+
+
+def read_marks(text: str | None, where: str) -> dict[str, int]:
+    """The marks of a sink, from what `write_marks` wrote."""
+    try:
+        found = json.loads(text or "{}")
+        if isinstance(found, dict) and all(isinstance(mark, int) for mark in found.values()):
+            return found
+    except ValueError:
+        pass
+    raise FormatError(
+        f"the table says of a sink how many files it has committed, in a way that is not known: {text!r:.80}",
+        where=Where(key=where),
+        hint="it was changed by something else; a newer resilient_pq may understand it",
+    )
+
+
+def write_marks(marks: Marks) -> str:
+    """Marks as a property of a table holds them."""
+    return json.dumps(marks, separators=(",", ":"), sort_keys=True)
+
+
+def raised(marks: Marks, files: Iterable[TableFile]) -> dict[str, int]:
+    """The marks when some files are in the table, too."""
+    found = dict(marks)
+    for file in files:
+        found[file.partition] = max(found.get(file.partition, 0), file.sequence + 1)
+    return found

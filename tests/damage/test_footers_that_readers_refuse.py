@@ -1,0 +1,69 @@
+"""Footers of other writers that our reader could take, and other readers refuse: a recovery leaves none behind."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.errors import ThriftError
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.io.memory_store import MemoryStore
+
+ROWS = pa.table({"id": range(60), "name": [f"name {i % 7}" for i in range(60)]})
+
+
+def pages_and_metadata() -> tuple[bytes, FileMetaData]:
+    """A file of pyarrow: what stands before its footer, and what the footer says."""
+    sink = io.BytesIO()
+    pq.write_table(ROWS, sink, row_group_size=20)
+    data = sink.getvalue()
+    start = len(data) - footer.TAIL_SIZE - footer.metadata_length(data, rpq.Where())
+    metadata, _ = compact_protocol.decode(FileMetaData, data[start:])
+    return data[:start], metadata
+
+
+async def recovered(data: bytes, policy: str = "drop") -> rpq.Report:
+    """Recover bytes, and hold that pyarrow reads all rows of what comes of them."""
+    store = MemoryStore()
+    await store.put("damaged", data)
+    report = await rpq.recover((store, "damaged"), (store, "out"), on_damage=policy)
+    assert report.kept is not None
+    outputs = report.kept.outputs or {"": report.kept.output or ""}
+    for name, url in outputs.items():
+        table = pq.read_table(io.BytesIO((await store.read_tail(url.removeprefix("memory:"), 1 << 20)).data))
+        assert table.select([name] if name else ROWS.column_names).equals(ROWS.select([name]) if name else ROWS)
+    return report
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("policy", ["drop", "columns"])
+async def test_other_column_orders_than_one_for_each_column(count: int, torn: bool, policy: str) -> None:
+    """The end of a sibling's footer behind a cut one, or a wrong bit in the size of the list."""
+    pages, metadata = pages_and_metadata()
+    assert metadata.column_orders is not None
+    metadata.column_orders = (metadata.column_orders * 2)[:count]
+    end = footer.frame(compact_protocol.encode(metadata))
+    if torn:
+        end = end[:-8] + b"\7\0\0" + end[-8:]
+    report = await recovered(pages + end, policy)
+    assert report.outcome is rpq.Outcome.RECOVERED
+    assert report.findings
+
+
+async def test_metadata_that_end_behind_their_length() -> None:
+    """A wrong bit makes a number a flag without bytes, and what follows is taken for fields up to the last bytes."""
+    pages, metadata = pages_and_metadata()
+    while len(unended := compact_protocol.encode(metadata)[:-1]) % 256 != 0x16:  # a number, and behind it 0: the end
+        metadata.created_by = (metadata.created_by or "") + "."
+    read, _ = compact_protocol.decode(FileMetaData, footer.frame(unended))
+    assert read.num_rows == 60
+    with pytest.raises(ThriftError):
+        footer.read_footer(memoryview(pages + footer.frame(unended)), 0)
+    report = await recovered(pages + footer.frame(unended))
+    assert report.outcome is rpq.Outcome.RECOVERED
