@@ -423,7 +423,7 @@ def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retr
 def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
 
-def compact(src: Source | Sequence[Source], dst: Location, *, target_bytes: int=..., copy_bytes: int=..., row_group_bytes: int=..., parity: float | str | None=None, remove_sources: bool=False, dry_run: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: compaction_run_Progress | None=None) -> Compaction:
+def compact(src: Source | Sequence[Source], dst: Location, *, target_bytes: int=..., copy_bytes: int=..., row_group_bytes: int=..., parity: float | str | None=None, table: TableSettings | None=None, remove_sources: bool=False, dry_run: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: compaction_run_Progress | None=None) -> Compaction:
     """Make few files of many. Large row groups are copied as bytes, small ones are decoded and written together."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
