@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
     from resilient_pq.reader.opening import open as open
     from resilient_pq.recovery.check import check as check
     from resilient_pq.recovery.recover import recover as recover
+    from resilient_pq.recovery.resume.append_file import append as append
     from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
     from resilient_pq.recovery.resume.resume_file import resume as resume
     from resilient_pq.recovery.seal import seal as seal

@@ -48,6 +48,7 @@ reader.streaming Batches
 recovery.check check
 recovery.recover recover
 recovery.report Damage Finding Kept LostRegion OtherPolicy Outcome Report
+recovery.resume.append_file append
 recovery.resume.resume_file create_or_resume resume
 recovery.seal seal
 recovery.uploads.open_uploads ResumeInfo Upload abort_upload list_uploads resume_info

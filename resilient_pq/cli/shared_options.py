@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from resilient_pq.cli.given_keys import NO_KEYS, WITH_KEYS, GivenKeys
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import scrubbed
 from resilient_pq.recovery.report import Report
@@ -67,15 +68,21 @@ _SIZE = re.compile(r"(\d[\d_]*)\s*(?:([KMGT])(I?B)?|B)?", re.IGNORECASE | re.ASC
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How the store is reached: `storage_options`, the same as arguments without secrets, and the secrets' names."""
+    """How the store is reached: `storage_options`, the same as arguments without secrets, and the secrets' names.
+
+    Attributes:
+        keys: How encrypted files are opened.
+    """
 
     options: dict[str, Any] = field(repr=False)
     arguments: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    keys: GivenKeys = NO_KEYS
 
     def command(self, command: Sequence[str]) -> tuple[str, ...]:
-        """The command with the arguments that it needs to reach the same store."""
-        return (*command, *self.arguments)
+        """The command with the arguments that it needs to reach the same store, and to open the same files."""
+        keys = self.keys.arguments if WITH_KEYS & {*command[1:2]} else ()
+        return (*command, *self.arguments, *keys)
 
     def lead_to(self, report: Report) -> Report:
         """The report, its next commands with those arguments."""

@@ -48,6 +48,7 @@ class SinkOptions:
     Attributes:
         mode: ``"w"`` replaces what is there when the object is completed, ``"x"`` fails if it exists.
         if_match: Replace this version only, by its ETag, where the store can tell at the moment of publishing.
+        when_replaced: What the error says to do where that version is there no more.
         part_bytes: Size of the first parts of an upload, a whole number of MiB. An object smaller than one
             part is a single request.
         max_part_bytes: Parts double every 500 parts up to this size, if it is above `part_bytes`. 10,000
@@ -74,6 +75,7 @@ class SinkOptions:
 
     mode: Literal["w", "x"] = "w"
     if_match: str | None = None
+    when_replaced: str | None = None
     part_bytes: int = 5 * MiB
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False

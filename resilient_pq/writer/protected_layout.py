@@ -61,7 +61,7 @@ class ProtectedLayout(FileLayout):
         """A checkpoint of all complete row groups."""
         return self._taken(super().checkpoint())
 
-    def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
+    def finish(self, *, state: str | None = None, extra: Mapping[str, str] | None = None) -> Buffers:
         """The last bytes of the file: the parity of the last group, which has also those behind it, and the footer."""
         num_bytes, parity = self.next_checkpoint_bytes, []
         while not self.groups.may_end_with(num_bytes):
@@ -72,7 +72,7 @@ class ProtectedLayout(FileLayout):
             self._place(shape.framed_bytes)
             behind = self.offset - shape.record_bytes
             self._chain = replace(chain, number=chain.number + 2, previous=behind)
-            tail = self._tail(state, extra or {}, max(0, tries - _TRIES))
+            tail = self._tail(state or self.ends_as, extra or {}, max(0, tries - _TRIES))
             num_bytes = sum(map(len, tail))
             if self.groups.may_end_with(num_bytes):
                 found = self.groups.last_shape(num_bytes)

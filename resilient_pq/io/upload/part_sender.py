@@ -302,7 +302,7 @@ class PartSender:
             return WriterFencedError(
                 "the object that was to be replaced was written by somebody else",
                 where=error.where.merged_with(self.where),
-                hint=f"look at it; to replace it all the same: {self.rescue_command()}",
+                hint=self._options.when_replaced or f"look at it; to replace it all the same: {self.rescue_command()}",
             )
         self.is_gone = True
         look = upload_command(self._store, "show", self._key)

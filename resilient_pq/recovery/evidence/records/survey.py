@@ -67,6 +67,7 @@ class Survey:
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
         ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
             though the record that should vouch for it is damaged.
+        has_final: Whether `footer` is the final one, and not that of a file to which rows were appended.
         doubted: Whether neither an anchor nor the caller determines which file is meant.
     """
 
@@ -80,6 +81,7 @@ class Survey:
     found: dict[int, RecordHeader] = field(default_factory=dict)
     footers: list[RecordHeader] = field(default_factory=list)
     ended: bool = False
+    has_final: bool = False
     doubted: bool = False
 
     @property
@@ -102,7 +104,7 @@ class Survey:
     @property
     def has_end(self) -> bool:
         """Whether a whole footer ends the file, so that no row follows those that it names."""
-        return self.footer is not None and (self.footer.header.kind == RecordKind.FINAL or self.ended)
+        return self.footer is not None and (self.has_final or self.ended)
 
     @property
     def displaced(self) -> bool:
@@ -130,6 +132,8 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
         yield from _scan_forward(result)
         result.doubted = not sure
     result.ended = yield from _ends_in_footer(result)
+    header = None if result.footer is None else result.footer.header
+    result.has_final = header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch
     return result
 
 
