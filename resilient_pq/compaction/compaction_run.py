@@ -236,13 +236,7 @@ class CompactionRun:
         plan = kept.plan
         outputs = [OutputFile(self._store, self._key_of(plan, at), plan, at) for at in range(len(plan.outputs))]
         if not kept.is_done:
-            sizes = await side_by_side(outputs, OutputFile.size)
-            missing = [position for position, size in enumerate(sizes) if size is None]
-            if missing:
-                await self._open(plan, listed)
-            if not self._result.is_plan:
-                await self._complete(kept, outputs, missing)
-            self._count(plan, missing)
+            await self._complete(plan, outputs, listed)
         if self._result.is_plan:
             return
         sources = [(listed[source.key][0], source) for source in plan.sources if source.key in listed]
@@ -267,11 +261,19 @@ class CompactionRun:
         reached = self._options.storage_options
         await commit_rewrite(table, self._store, removed, added, plan.id, folder=self._folder, storage_options=reached)
 
-    async def _complete(self, kept: KeptPlan, outputs: Sequence[OutputFile], missing: Sequence[int]) -> None:
+    async def _complete(
+        self, plan: CompactionPlan, outputs: Sequence[OutputFile], listed: Mapping[str, tuple[Place, str]]
+    ) -> None:
         """Write the outputs that are missing."""
-        await self._write(kept.plan, outputs, missing)
-        self._add(urls=tuple(output.url for output in outputs))
-        await side_by_side(outputs, lambda output: output.store.discard_unfinished(output.key))
+        sizes = await side_by_side(outputs, OutputFile.size)
+        missing = [position for position, size in enumerate(sizes) if size is None]
+        if missing:
+            await self._open(plan, listed)
+        if not self._result.is_plan:
+            await self._write(plan, outputs, missing)
+            await side_by_side(outputs, lambda output: output.store.discard_unfinished(output.key))
+            self._add(urls=tuple(output.url for output in outputs))
+        self._count(plan, missing)
 
     def _key_of(self, plan: CompactionPlan, position: int) -> str:
         return self._store.beside(f"{self._folder}_", plan.name_of(position))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.bulk.scope import Place
@@ -101,40 +102,43 @@ def open_many(
         )
 
     following = follow_options(follow)
-    if following is not None and partitioning is not None:
-        raise SchemaError("follow reads no columns from the names of folders", hint="leave partitioning out")
+    if following is not None:
+        if partitioning is not None:
+            raise SchemaError("follow reads no columns from the names of folders", hint="leave partitioning out")
+        return Opening(partial(open_growing, urls, storage_options, how, following))
+    return Opening(partial(_opened, urls, storage_options, how, partitioning, filters))
 
-    async def opening() -> Dataset:
-        stores = Stores(storage_options)
-        try:
-            if following is not None:
-                scope = scope_of(urls, stores)
-                if scope is None:
-                    raise SchemaError("follow takes a folder or a pattern, not a list of files")
-                return await open_growing(scope, stores, how, following)
-            counters = FetchCounters()
-            places = await find_files(urls, stores)
-            folders = None
-            if partitioning is not None:
-                folders = FolderColumns(_names_below(urls, places, stores), partitioning)
-                wanted = folders.wanted_files(filters)
-                places, folders = [places[at] for at in wanted], folders.of_files(wanted)
-            files, found = await open_files(places, how, counters)
-            folders = folders and folders.of_files(found)
-            if folders is not None and any(file.data_files for file in files):
-                raise UnsupportedError(
-                    "a summary is one file, which lies in no folder of its own",
-                    hint="partitioning takes the files themselves: a pattern such as folder/**/*.parquet",
-                )
-            dataset = Dataset(files, stores, how, counters, folders)
-        except BaseException:
-            await stores.close()
-            raise
-        for file in _not_ended(files):
-            warn_of_incomplete(file, stacklevel=3, required=how.require_complete)
-        return dataset
 
-    return Opening(opening)
+async def _opened(
+    urls: Source | Sequence[Source],
+    storage_options: Mapping[str, Any] | None,
+    how: ReadSettings,
+    partitioning: object | None,
+    filters: Filters | None,
+) -> Dataset:
+    stores = Stores(storage_options)
+    try:
+        counters = FetchCounters()
+        places = await find_files(urls, stores)
+        folders = None
+        if partitioning is not None:
+            folders = FolderColumns(_names_below(urls, places, stores), partitioning)
+            wanted = folders.wanted_files(filters)
+            places, folders = [places[at] for at in wanted], folders.of_files(wanted)
+        files, found = await open_files(places, how, counters)
+        folders = folders and folders.of_files(found)
+        if folders is not None and any(file.data_files for file in files):
+            raise UnsupportedError(
+                "a summary is one file, which lies in no folder of its own",
+                hint="partitioning takes the files themselves: a pattern such as folder/**/*.parquet",
+            )
+        dataset = Dataset(files, stores, how, counters, folders)
+    except BaseException:
+        await stores.close()
+        raise
+    for file in _not_ended(files):
+        warn_of_incomplete(file, stacklevel=3, required=how.require_complete)
+    return dataset
 
 
 def _names_below(urls: Source | Sequence[Source], places: Sequence[Place], stores: Stores) -> list[str]:

@@ -6,11 +6,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from typing import Any
 
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, is_data_file
 from resilient_pq.bulk.scope import Scope
 from resilient_pq.dataset.dataset import Dataset
-from resilient_pq.errors import NotFoundError, ObjectChangedError, UnsupportedError
+from resilient_pq.dataset.file_listing import Source, scope_of
+from resilient_pq.errors import NotFoundError, ObjectChangedError, SchemaError, UnsupportedError
 from resilient_pq.io import FetchCounters, GrowingStore, Stores
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.file import File
@@ -131,9 +133,22 @@ class _Folder:
             return None  # it was removed, or an upload of it was aborted
 
 
-async def open_growing(scope: Scope, stores: Stores, how: ReadSettings, follow: FollowOptions) -> GrowingDataset:
+async def open_growing(
+    urls: Source | Sequence[Source],
+    storage_options: Mapping[str, Any] | None,
+    how: ReadSettings,
+    follow: FollowOptions,
+) -> GrowingDataset:
     """The files of a folder or a pattern, and what comes."""
-    if not scope.store.capabilities.list_names:
-        raise UnsupportedError(f"{scope.store.name} cannot list what is in a folder, so that it cannot be followed")
-    folder = _Folder(scope, how, follow)
-    return GrowingDataset(folder, await folder.first(), stores, how)
+    stores = Stores(storage_options)
+    try:
+        scope = scope_of(urls, stores)
+        if scope is None:
+            raise SchemaError("follow takes a folder or a pattern, not a list of files")
+        if not scope.store.capabilities.list_names:
+            raise UnsupportedError(f"{scope.store.name} cannot list what is in a folder, so that it cannot be followed")
+        folder = _Folder(scope, how, follow)
+        return GrowingDataset(folder, await folder.first(), stores, how)
+    except BaseException:
+        await stores.close()
+        raise

@@ -324,7 +324,7 @@ def open(
         aad_prefix=aad_prefix,
         require_complete=require_complete,
     )
-    following = follow_options(follow)
+    following = follow_options(follow) if follow is not False else None
 
     async def opening() -> File:
         store, key = await reach(url, storage_options)

@@ -56,7 +56,7 @@ def tail(
         float | None, typer.Option(metavar="SECONDS", help="With -f, of a folder: end when nothing came for so long.")
     ] = None,
 ) -> int:
-    """Print the last rows of a file or a folder, and with -f those that are still to come.
+    """Print the last rows, and with -f those that are still to come.
 
     A local file that is being written has new rows with each checkpoint; name it as it will be called. In a folder, new
     files are seen and, of local ones, checkpoints of those that are open; on S3 an object has no rows before it is

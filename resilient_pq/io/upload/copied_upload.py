@@ -10,23 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import (
-    NotFoundError,
-    ObjectChangedError,
-    PreconditionError,
-    RangeError,
-    StoreError,
-    UnsupportedError,
-    Where,
-)
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import SinkOptions
-from resilient_pq.io.protocols import ReadStore
-from resilient_pq.io.stored_object import ObjectInfo, bare_etag
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.abandoned_uploads import drop_upload
 from resilient_pq.io.upload.part_layout import part_size
-from resilient_pq.io.upload.upload_start import duplicates_of
+from resilient_pq.io.upload.upload_start import duplicates_of, refuse_changed
 from resilient_pq.units import MiB
 
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
@@ -143,23 +133,3 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> None:
-    """Raise unless the source is still the version that is wanted, and has so many bytes."""
-    where = Where(key=store.url_of(source.key))
-    try:
-        now = await store.head(source.key)
-    except NotFoundError as error:
-        raise ObjectChangedError("the object was removed while it was copied", where=where) from error
-    if now.etag is None or source.etag is None or bare_etag(now.etag) != bare_etag(source.etag):
-        raise ObjectChangedError("the object was replaced while it was copied", where=where)
-    if end > now.size:
-        raise RangeError(f"{end:,} is beyond the {now.size:,} bytes of the source", where=where)
-
-
-def refuses_to_copy(error: StoreError | UnsupportedError) -> bool:
-    """Whether the store will not copy, though it may well let the bytes be read and written."""
-    if isinstance(error, UnsupportedError):
-        return True
-    return not error.retryable and not isinstance(error, NotFoundError | PreconditionError | RangeError)

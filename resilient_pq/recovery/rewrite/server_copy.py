@@ -14,7 +14,8 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.upload.abandoned_uploads import abort_after
-from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy, refuses_to_copy
+from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy
+from resilient_pq.io.upload.upload_start import refuses_to_copy
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.units import MiB
