@@ -38,11 +38,6 @@ class Described:
             *ChunkSums(chunk.crc, bloom=bloom, xxh3=chunk.digest).pairs,
         ]
 
-    @staticmethod
-    def of(chunk: Any, filter_offset: int) -> Described | DescribedFlat:
-        """A chunk of either kind."""
-        return Described(chunk, filter_offset) if isinstance(chunk, EncodedChunk) else DescribedFlat(chunk)
-
     def column_chunk(self, *pairs: tuple[str, str]) -> bytes:
         """Its ColumnChunk, with further keys and values."""
         self._metadata.key_value_metadata = [
@@ -78,19 +73,17 @@ class Described:
         return with_sums(self._chunk.offset_index, self._chunk.page_sums)
 
 
-class DescribedFlat:
-    """A chunk of `format.pages.flat_chunk`."""
+#: What is said of a chunk: its ColumnChunk, its ChunkCopies, its ColumnIndex and its OffsetIndex, of which None is none.
+Said = tuple[bytes, bytes, bytes | None, bytes | None]
 
-    def __init__(self, chunk: Any) -> None:
-        """Tell of a chunk, which has no bloom filter."""
-        self.copies, self.column_index, self.offset_index = chunk.copies, chunk.column_index, chunk.offset_index
-        self._chunk = chunk
 
-    def column_chunk(self, *pairs: tuple[str, str]) -> bytes:
-        """Its ColumnChunk, with further keys and values."""
-        sums = [(b"rpq.crc32", b"%08x:-:-:-" % self._chunk.crc)]
-        found: bytes = self._chunk.column_chunk([*sums, *((key.encode(), value.encode()) for key, value in pairs)])
-        return found
+def described(chunk: Any, filter_offset: int, *pairs: tuple[str, str]) -> Said:
+    """What is said of a chunk that is in its place, with further keys and values."""
+    if not isinstance(chunk, EncodedChunk):  # one of `format.pages.flat_chunk`, which has no bloom filter
+        said: Said = chunk.described([(key.encode(), value.encode()) for key, value in pairs])
+        return said
+    found = Described(chunk, filter_offset)
+    return found.column_chunk(*pairs), found.copies(), found.column_index(), found.offset_index()
 
 
 def with_columns(row_group: RowGroup, columns: Sequence[bytes]) -> bytes:

@@ -34,7 +34,7 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy
-from resilient_pq.writer.described_chunk import Described, row_group_record, with_columns
+from resilient_pq.writer.described_chunk import Said, described, row_group_record, with_columns
 from resilient_pq.writer.dictionary_use import has_dictionary
 
 Buffers = Sequence[Any]
@@ -171,9 +171,10 @@ class FileLayout:
         """
         chunks, self._chunks = self._chunks, []
         filters: list[bytes] = []
-        described = []
+        first_filter = self.offset
+        said: list[Said] = []
         for chunk in chunks:
-            described.append(Described.of(chunk, self.offset))
+            said.append(described(chunk, self.offset))
             if chunk.bloom_filter is not None:
                 self.offset += len(chunk.bloom_filter)
                 filters.append(chunk.bloom_filter)
@@ -188,20 +189,17 @@ class FileLayout:
             if self._numbered and (ordinal := len(self.row_groups)) < cut_policy.MAX_ROW_GROUPS
             else None,
         )
-        columns = [chunk.column_chunk() for chunk in described]
-        payload = row_group_record(row_group, columns, [chunk.copies() for chunk in described])
+        columns = [column for column, _, _, _ in said]
+        payload = row_group_record(row_group, columns, [copies for _, copies, _, _ in said])
         offset = self.offset
         self.num_rows += num_rows
         # A row group's record stands behind the row group, so it counts it as complete.
         record = self._record(RecordKind.ROW_GROUP, payload, closing=1)
         self.num_rows -= num_rows
-        if described:
+        if chunks:
             # The record cannot name its own size; only the footers after it do.
-            columns[0] = described[0].column_chunk((footer.RECORD_KEY, f"{offset}:{len(record)}"))
-        indexes = (
-            tuple([chunk.column_index() for chunk in described]),
-            tuple([chunk.offset_index() for chunk in described]),
-        )
+            columns[0] = described(chunks[0], first_filter, (footer.RECORD_KEY, f"{offset}:{len(record)}"))[0]
+        indexes = tuple([index for _, _, index, _ in said]), tuple([index for _, _, _, index in said])
         self._append(WrittenRowGroup(with_columns(row_group, columns), *indexes, num_rows, self.offset))
         return [*filters, record]
 

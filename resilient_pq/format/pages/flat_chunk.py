@@ -166,7 +166,9 @@ def flat_writer(leaves: Sequence[Leaf], options: Sequence[ChunkOptions]) -> Any:
     def bound(leaf: int, value: bytes, upper: bool) -> tuple[bytes | None, bool]:
         return plain_bound(leaves[leaf].node, value, upper=upper)
 
-    return kernels.FlatWriter(numbers, paths, codecs.compress, codecs.compress_parts, crc32, combine, bound)
+    return kernels.FlatWriter(
+        numbers, paths, codecs.compress, codecs.compress_parts, codecs.snappy_into, crc32, combine, bound
+    )
 
 
 def _is_common(leaf: Leaf, options: ChunkOptions) -> bool:

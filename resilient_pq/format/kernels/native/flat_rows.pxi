@@ -138,6 +138,8 @@ cdef struct Room:  # for one chunk after the other
     uint16_t indices[MOST_ROWS]
     uint8_t encoded[12288]  # more than MOST_ROWS numbers take in any encoding
     Gathered of
+    PyObject* out  # an array, and its memory, for what is compressed
+    uint8_t* packed
 
 
 cdef bint gather_values(const int64_t* leaf, const ArrowArray* child, Py_ssize_t at, Room* room) noexcept nogil:
