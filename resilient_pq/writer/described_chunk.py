@@ -73,7 +73,7 @@ class Described:
         return with_sums(self._chunk.offset_index, self._chunk.page_sums)
 
 
-#: What is said of a chunk: its ColumnChunk, its ChunkCopies, its ColumnIndex and its OffsetIndex, of which None is none.
+#: What is said of a chunk: its ColumnChunk, its ChunkCopies, its ColumnIndex and its OffsetIndex; None for no index.
 Said = tuple[bytes, bytes, bytes | None, bytes | None]
 
 

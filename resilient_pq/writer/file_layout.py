@@ -103,7 +103,10 @@ class FileLayout:
         self.ends_as = "complete"
         self._numbered = True  # whether row groups have ordinals: all of a footer, or none
         self._chain = chain
-        self._elements = schema.to_elements()
+        made = schema.made
+        self._schema_part: bytes = made.get("footer") or made.setdefault(
+            "footer", footer.schema_part(schema.to_elements())
+        )
         self._created_by: str | None = CREATED_BY
         self._column_orders: list[ColumnOrder] | None = [ColumnOrder(TYPE_ORDER=Empty())] * len(schema.leaves)
         if made_like is not None:
@@ -320,7 +323,7 @@ class FileLayout:
             key_value[footer.BASE_KEY] = self.base
         return footer.frame(
             footer.serialize(
-                self._elements,
+                self._schema_part,
                 row_groups,
                 num_rows=self.num_rows,
                 column_orders=self._column_orders,

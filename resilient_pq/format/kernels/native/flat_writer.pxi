@@ -37,6 +37,28 @@ cdef enum:
     MOST_LITERAL = 60  # bytes whose length stands in one byte
 
 
+cdef class Memory:
+    """Room for chunks, and for what is compressed of them."""
+
+    cdef Room* room
+    cdef Array out
+
+    def __cinit__(self):
+        self.room = <Room*> malloc(sizeof(Room))
+        if self.room == NULL:
+            raise MemoryError
+        out = np.empty(2 * MOST_CHUNK_BYTES, np.uint8)
+        self.out = writable(out)
+        self.room.out, self.room.packed = <PyObject*> out, self.out.at  # which keeps the array
+
+    def __dealloc__(self):
+        free(self.room)
+
+
+#: What was used last and is used by nobody: to take it from the system costs as much as a small chunk.
+cdef list SPARE = []
+
+
 cdef class FlatWriter:
     """Makes column chunks of flat rows, by a row of `OptionNumber`s and the bytes of its path for each leaf.
 
@@ -63,21 +85,15 @@ cdef class FlatWriter:
         """
         cdef list made = []
         cdef Py_ssize_t i
-        cdef Room* room
         if not (rows.simple and 0 <= start and 0 < count <= rows.length - start and 0 <= first <= last):
             raise ValueError("the rows, or some of them, are not there")
         if not last <= self.options.count == rows.leaves.count == len(choices):
             raise ValueError("there must be numbers, a path and a choice for each leaf")
-        room = <Room*> malloc(sizeof(Room))
-        if room == NULL:
-            raise MemoryError
-        out = empty((2 * MOST_CHUNK_BYTES,), np.uint8)
-        room.out, room.packed = <PyObject*> out, writable(out).at
-        try:
-            for i in range(first, last):
-                made.append(self.chunk(rows, room, start, count, i, choices[i]))
-        finally:
-            free(room)
+        cdef Memory memory = SPARE.pop() if SPARE else Memory()
+        for i in range(first, last):
+            made.append(self.chunk(rows, memory.room, start, count, i, choices[i]))
+        if not SPARE:
+            SPARE.append(memory)
         return made
 
     cdef FlatChunk chunk(self, FlatRows rows, Room* room, Py_ssize_t start, Py_ssize_t count, Py_ssize_t i, int choice):
@@ -350,7 +366,10 @@ cdef bint number_distinct(Room* room, int64_t most, int64_t most_bytes) noexcept
         if of.strings:
             size = room.offsets[i + 1] - begin
         value = of.data + begin
-        at = <Py_ssize_t> (hash_bytes(value, size, SECRET, OTHER_SECRET) & (NUM_SLOTS - 1))
+        if of.strings:
+            at = <Py_ssize_t> (hash_bytes(value, size, SECRET, OTHER_SECRET) & (NUM_SLOTS - 1))
+        else:
+            at = slot_of(word_at(value, size), NUM_SLOTS)
         while room.slots[at] and not same_value(room, room.first[room.slots[at] - 1], value, size):
             at = (at + 1) & (NUM_SLOTS - 1)
         if room.slots[at] == 0:
@@ -367,9 +386,13 @@ cdef bint number_distinct(Room* room, int64_t most, int64_t most_bytes) noexcept
     return True
 
 
+cdef inline uint64_t word_at(const uint8_t* value, Py_ssize_t size) noexcept nogil:
+    return load32(value) if size == 4 else load64(value)
+
+
 cdef inline bint same_value(Room* room, Py_ssize_t other, const uint8_t* value, Py_ssize_t size) noexcept nogil:
     if not room.of.strings:
-        return memcmp(room.of.data + other * size, value, size) == 0
+        return word_at(room.of.data + other * size, size) == word_at(value, size)
     return (room.offsets[other + 1] - room.offsets[other] == size
             and memcmp(room.of.data + room.offsets[other], value, size) == 0)
 
