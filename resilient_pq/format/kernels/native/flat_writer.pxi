@@ -33,6 +33,7 @@ cdef enum:
     ORDER_UNSIGNED = 2
     ORDER_FLOAT = 3
     ORDER_BOOLEAN = 4
+    ORDER_BYTES = 5
     SNAPPY = 1
     MOST_LITERAL = 60  # bytes whose length stands in one byte
 
@@ -102,6 +103,8 @@ cdef class FlatWriter:
         cdef Py_ssize_t at = rows.starts[leaf[LEAF_COLUMN]] + start
         cdef Gathered* of = &room.of
         cdef bint whole, optional = leaf[LEAF_OPTIONAL] != 0
+        if not has_order(leaf[LEAF_KIND], options[OPTION_ORDER]):
+            raise ValueError("values of this type do not compare like that")
         if count > MOST_ROWS or count > options[OPTION_PAGE_ROWS] or 2 * count > options[OPTION_PAGE_BYTES]:
             return None
         with nogil:
@@ -264,6 +267,13 @@ cdef class FlatWriter:
         return (value, True) if len(value) <= MOST_BOUND else self.plain_bound(leaf, value, upper)
 
 
+cdef bint has_order(int64_t kind, int64_t order) noexcept nogil:
+    """Whether values of a physical type may compare so."""
+    if kind == OF_BOOLEANS or kind == OF_BYTE_ARRAYS:
+        return order == (ORDER_BOOLEAN if kind == OF_BOOLEANS else ORDER_BYTES)
+    return order == ORDER_FLOAT if kind > 2 else order == ORDER_SIGNED or order == ORDER_UNSIGNED
+
+
 cdef bytes plain_values(Room* room):
     """The values in PLAIN encoding."""
     cdef Gathered* of = &room.of
@@ -352,49 +362,6 @@ cdef inline Py_ssize_t index_bytes(Py_ssize_t m, Py_ssize_t entries) noexcept no
     while entries - 1 > 0 and entries - 1 >> width:
         width += 1
     return m * width // 8
-
-
-cdef bint number_distinct(Room* room, int64_t most, int64_t most_bytes) noexcept nogil:
-    """Numbers the values in the order in which they appear first; False where there are more, or they take more."""
-    cdef Gathered* of = &room.of
-    cdef Py_ssize_t i, at, size = of.width, begin
-    cdef const uint8_t* value
-    of.count = of.known_bytes = 0
-    memset(room.slots, 0, sizeof(room.slots))
-    for i in range(of.m):
-        begin = room.offsets[i] if of.strings else i * of.width
-        if of.strings:
-            size = room.offsets[i + 1] - begin
-        value = of.data + begin
-        if of.strings:
-            at = <Py_ssize_t> (hash_bytes(value, size, SECRET, OTHER_SECRET) & (NUM_SLOTS - 1))
-        else:
-            at = slot_of(word_at(value, size), NUM_SLOTS)
-        while room.slots[at] and not same_value(room, room.first[room.slots[at] - 1], value, size):
-            at = (at + 1) & (NUM_SLOTS - 1)
-        if room.slots[at] == 0:
-            if of.count >= most or of.known_bytes + size + 4 * of.strings > most_bytes:
-                return False
-            room.first[of.count] = <int32_t> i
-            room.times[of.count] = 0
-            of.count += 1
-            of.known_bytes += size + 4 * of.strings
-            room.slots[at] = <uint16_t> of.count
-        room.indices[i] = room.slots[at] - 1
-        room.times[room.indices[i]] += 1
-    of.numbered = True
-    return True
-
-
-cdef inline uint64_t word_at(const uint8_t* value, Py_ssize_t size) noexcept nogil:
-    return load32(value) if size == 4 else load64(value)
-
-
-cdef inline bint same_value(Room* room, Py_ssize_t other, const uint8_t* value, Py_ssize_t size) noexcept nogil:
-    if not room.of.strings:
-        return word_at(room.of.data + other * size, size) == word_at(value, size)
-    return (room.offsets[other + 1] - room.offsets[other] == size
-            and memcmp(room.of.data + room.offsets[other], value, size) == 0)
 
 
 cdef bint repeats(Room* room, int64_t dictionary_bytes) noexcept nogil:
