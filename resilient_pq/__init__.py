@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
     from resilient_pq.bulk.many_files import recover_many as recover_many
     from resilient_pq.bulk.scrub import scrub as scrub
     from resilient_pq.compaction.compact import compact as compact
-    from resilient_pq.dataset.dataset import open_many as open_many
+    from resilient_pq.dataset.dataset_opening import open_many as open_many
     from resilient_pq.dataset.sink_creation import create_dataset as create_dataset
     from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
     from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
     from resilient_pq.reader.opening import open as open
     from resilient_pq.recovery.check import check as check
     from resilient_pq.recovery.recover import recover as recover
+    from resilient_pq.recovery.resume.append_file import append as append
     from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
     from resilient_pq.recovery.resume.resume_file import resume as resume
     from resilient_pq.recovery.seal import seal as seal

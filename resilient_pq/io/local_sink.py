@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import replace
+from io import FileIO
+from typing import Any, Final, Self, TypeVar
 
-from resilient_pq.errors import AlreadyExistsError, StoreError, Where, WriterClosedError
-from resilient_pq.io.cancellation import finish_in_thread
-from resilient_pq.io.object_sink import Buffer, Fencing, ObjectSink, StoredState, pieces_of
-from resilient_pq.io.partial_file import PartialFile, file_info
+from resilient_pq.errors import AlreadyExistsError, ObjectChangedError, StoreError, Where, WriterClosedError
+from resilient_pq.io.cancellation import finish_first, finish_in_thread
+from resilient_pq.io.object_sink import Buffer, Fencing, ObjectSink, SinkOptions, StoredState, pieces_of
+from resilient_pq.io.os_errors import explained
+from resilient_pq.io.partial_file import HEAD_BYTES, PartialFile, file_info, refuse_other_version
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.shell_commands import in_shell
 
 Result = TypeVar("Result")
 
+#: Offset from which on a copy may share blocks with what it is copied from; bytes that are copied at a time otherwise.
+_BLOCK: Final = 1 << 16
+_PIECE: Final = 8 << 20
+
 
 class LocalSink(ObjectSink):
     """The bytes of one local file, in ``NAME.partial`` as soon as `write` returns."""
 
-    def __init__(self, key: str, file: PartialFile, *, exclusive: bool, position: int = 0) -> None:
-        """Take over an open partial file; `LocalStore.create` and `reopen` are the ways to get a sink."""
+    def __init__(self, key: str, file: PartialFile, options: SinkOptions, position: int = 0) -> None:
+        """Take over an open partial file; the methods of `LocalStore` are the ways to get a sink."""
         self._key = key
         self._file = file
-        self._exclusive = exclusive
+        self._options = options
         self._position = self._written = position
         self._failure: StoreError | None = None
         self._ended = False
         self._info: ObjectInfo | None = None
+
+    @classmethod
+    async def copying(cls, path: str, info: ObjectInfo, options: SinkOptions) -> Self:
+        """Begin ``NAME.partial`` with the bytes of a version of a file, which it replaces, and no other version.
+
+        Until the first commit the copy lacks its first bytes; such a one that a killed process left is replaced.
+
+        Raises:
+            ObjectChangedError: The file is another version.
+            AlreadyExistsError: There is a ``NAME.partial``.
+        """
+        options = replace(options, mode="w", if_match=info.etag)
+        copying = finish_in_thread(_copied, path, options)
+        file = await finish_first(copying, undo=lambda file: finish_in_thread(file.discard))
+        return cls(info.key, file, options, info.size)
 
     @property
     def published(self) -> ObjectInfo | None:
@@ -84,7 +108,12 @@ class LocalSink(ObjectSink):
         return await self._do(self._publish)
 
     def _publish(self) -> ObjectInfo:
-        self._info = file_info(self._key, self._file.publish(exclusive=self._exclusive))
+        exclusive, instead = self._options.mode == "x", self._options.if_match
+        try:
+            self._info = file_info(self._key, self._file.publish(exclusive=exclusive, instead=instead))
+        except ObjectChangedError as error:
+            error.hint = self._options.when_replaced or error.hint
+            raise
         self._ended = True
         return self._info
 
@@ -127,6 +156,43 @@ class LocalSink(ObjectSink):
                 where=self._failure.where,
                 hint=self._failure.hint,
             ) from self._failure
+
+
+def _copied(path: str, options: SinkOptions) -> PartialFile:
+    """A copy of a file without its first bytes: nobody takes one that is cut short for a file."""
+    file = PartialFile.create(path, overwrite=options.overwrite_partial, copies=True)
+    try:
+        with explained("cannot copy", path), open(path, "rb", buffering=0) as source:
+            status = os.fstat(source.fileno())
+            refuse_other_version(path, status, options.if_match)
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.open_descriptor(), stat.S_IMODE(status.st_mode))
+            head = source.read(HEAD_BYTES)
+            file.append([memoryview(bytes(len(head)))])
+            _copy_rest(source, file, len(head), status.st_size)
+            refuse_other_version(path, os.fstat(source.fileno()), options.if_match)
+            file.copies(head)
+    except BaseException:
+        file.discard()
+        raise
+    return file
+
+
+def _copy_rest(source: FileIO, file: PartialFile, at: int, size: int) -> None:
+    """Copy a file from an offset on; a file system that can do so shares the blocks of both."""
+    while hasattr(os, "copy_file_range") and at < size:
+        try:  # whole blocks alone are shared
+            count = min(_BLOCK - at, size - at) if at < _BLOCK else size - at
+            done = os.copy_file_range(source.fileno(), file.open_descriptor(), count, at, at)
+        except OSError:  # not on every file system; whatever else is wrong, reading and writing tell
+            break
+        if not done:
+            break
+        at += done
+    source.seek(at)
+    os.lseek(file.open_descriptor(), at, os.SEEK_SET)
+    while piece := source.read(_PIECE):
+        file.append([memoryview(piece)])
 
 
 def _sync_and_release(file: PartialFile, failure: StoreError | None) -> None:

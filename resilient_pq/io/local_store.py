@@ -130,7 +130,7 @@ class LocalStore(WriteStore, GrowingStore):
         """
         path = self.url_of(key)
         file = await finish_first(in_thread(_create, path, options), undo=lambda file: in_thread(file.discard))
-        return LocalSink(key, file, exclusive=options.mode == "x")
+        return LocalSink(key, file, options)
 
     async def reopen(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> LocalSink:
         """Take over the ``NAME.partial`` that an earlier writer left, locked until the sink ends.
@@ -145,7 +145,7 @@ class LocalStore(WriteStore, GrowingStore):
         file, size = await finish_first(
             in_thread(_reopen, path, options), undo=lambda found: in_thread(found[0].release)
         )
-        return LocalSink(key, file, exclusive=options.mode == "x", position=size)
+        return LocalSink(key, file, options, size)
 
     async def delete(self, key: str) -> None:
         """Remove the file, if there is one."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.epoch import LeaseTerms
 from resilient_pq.units import GiB, MiB
@@ -47,6 +48,7 @@ class SinkOptions:
     Attributes:
         mode: ``"w"`` replaces what is there when the object is completed, ``"x"`` fails if it exists.
         if_match: Replace this version only, by its ETag, where the store can tell at the moment of publishing.
+        when_replaced: What the error says to do where that version is there no more.
         part_bytes: Size of the first parts of an upload, a whole number of MiB. An object smaller than one
             part is a single request.
         max_part_bytes: Parts double every 500 parts up to this size, if it is above `part_bytes`. 10,000
@@ -73,6 +75,7 @@ class SinkOptions:
 
     mode: Literal["w", "x"] = "w"
     if_match: str | None = None
+    when_replaced: str | None = None
     part_bytes: int = 5 * MiB
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False
@@ -129,6 +132,24 @@ class ObjectSink(Protocol):
             StoreError: This or an earlier write failed; every later call fails likewise.
             WriterClosedError: The sink has ended.
         """
+
+    @property
+    def num_bytes_copied(self) -> int:
+        """Bytes that the store copied itself from other objects."""
+        return 0
+
+    def expect_copy(self, store: object, source: ObjectInfo, start: int, place: ByteRange) -> None:
+        """Note that bytes that are to come are those of another object, so that a store may copy them itself.
+
+        They are written all the same: only some parts may be copied, or none.
+
+        Args:
+            store: Where the other object is.
+            source: Which version of it.
+            start: Where the bytes begin in it.
+            place: Where they will be in this one.
+        """
+        return
 
     def mark(self) -> None:
         """Note that what was written so far is whole by itself: if anything is stored, that much of it is.

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from io import FileIO
 
-from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
+from resilient_pq.errors import AlreadyExistsError, NotFoundError, ObjectChangedError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.shell_commands import in_shell, shell_line
@@ -24,6 +24,8 @@ SUFFIX = ".partial"
 _FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0)
 # Bytes of a replaced file from which on freeing them takes the system longer than to start a thread.
 _LARGE = 1 << 20
+#: First bytes of a copy that are written last.
+HEAD_BYTES = 4
 # writev takes at most IOV_MAX buffers; 1,024 everywhere that matters.
 _MAX_PIECES = 1024
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV})
@@ -40,12 +42,15 @@ class PartialFile:
     def __init__(self, descriptor: int, path: str, target: str) -> None:
         """Take over an open file; `create` and `resume` are the ways to get one."""
         self._descriptor: int | None = descriptor
+        self._head = b""  # of a copy: the first bytes, until what was written behind it is stored
         self.path = path
         self.target = target
 
     @classmethod
-    def create(cls, target: str, *, overwrite: bool = False, permissions: int | None = None) -> PartialFile:
-        """Begin ``NAME.partial``, empty and locked."""
+    def create(
+        cls, target: str, *, overwrite: bool = False, copies: bool = False, permissions: int | None = None
+    ) -> PartialFile:
+        """Begin ``NAME.partial``, empty and locked; one that `copies` replaces a copy that was not begun with."""
         target = behind_link(target)
         refuse_special(target)
         path = target + SUFFIX
@@ -64,8 +69,8 @@ class PartialFile:
             with explained("cannot create", path):
                 file._lock()
                 if existed and file._let_go_of_published():
-                    return cls.create(target, overwrite=overwrite, permissions=permissions)
-                if existed and not overwrite:
+                    return cls.create(target, overwrite=overwrite, copies=copies, permissions=permissions)
+                if existed and not overwrite and not (copies and has_no_head(path)):
                     raise _left_over(path)
                 if existed and permissions is not None and hasattr(os, "fchmod"):
                     os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & allowed)
@@ -96,14 +101,18 @@ class PartialFile:
             raise
         return file
 
+    def copies(self, head: bytes) -> None:
+        """The first bytes are zeros in place of these, which are written when what is there now is stored."""
+        self._head = head
+
     def size(self) -> int:
         """Bytes of the file now."""
         with explained("cannot read", self.path):
-            return os.fstat(self._open_descriptor()).st_size
+            return os.fstat(self.open_descriptor()).st_size
 
     def truncate(self, size: int) -> None:
         """Cut the file to its first `size` bytes, and make those survive a loss of power."""
-        descriptor = self._open_descriptor()
+        descriptor = self.open_descriptor()
         with explained("cannot cut", self.path):
             if size > os.fstat(descriptor).st_size:
                 raise StoreError(f"the file is shorter than {size:,} bytes", where=Where(key=self.path))
@@ -113,7 +122,7 @@ class PartialFile:
 
     def append(self, pieces: Sequence[memoryview]) -> None:
         """Write the pieces at the end, all of them."""
-        descriptor = self._open_descriptor()
+        descriptor = self.open_descriptor()
         with explained("cannot write", self.path):
             if not hasattr(os, "writev"):
                 for piece in pieces:
@@ -124,14 +133,22 @@ class PartialFile:
 
     def sync(self) -> None:
         """Make what was written survive a loss of power."""
-        descriptor = self._open_descriptor()
+        descriptor = self.open_descriptor()
         with explained("cannot store", self.path):
             os.fsync(descriptor)
+            if self._head:
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                _write_fully(descriptor, memoryview(self._head))
+                os.lseek(descriptor, 0, os.SEEK_END)
+                os.fsync(descriptor)
+                self._head = b""
 
-    def publish(self, *, exclusive: bool) -> os.stat_result:
-        """Give the file its name, and let go of it."""
+    def publish(self, *, exclusive: bool, instead: str | None = None) -> os.stat_result:
+        """Give the file its name, in place of the version of an ETag if one is given, and let go of it."""
         self.sync()
         with explained("cannot complete", self.target, hint=f"what was written is whole in {self.path}"):
+            if instead is not None:
+                refuse_other_version(self.target, os.stat(self.target), instead)
             if os.name == "nt":
                 self.release()  # an open file cannot be renamed there
             if exclusive:
@@ -164,12 +181,12 @@ class PartialFile:
         if fcntl is None:
             return
         try:
-            fcntl.flock(self._open_descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.open_descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyExistsError(
                 "another writer is writing this file",
                 where=Where(key=self.path),
-                hint="wait until it has ended, or choose another name",
+                hint="wait until it has ended and try again, or choose another name",
             ) from None
         except OSError as error:
             # A file system without locks (some network mounts): O_EXCL alone has to do.
@@ -182,7 +199,7 @@ class PartialFile:
         """Where the writer died with ``NAME`` given and ``NAME.partial`` not yet removed, remove it."""
         # Both are the very same file then, so a byte written to it, or cut off, would be one of the published file.
         try:
-            same = os.path.samestat(os.stat(self.target), os.fstat(self._open_descriptor()))
+            same = os.path.samestat(os.stat(self.target), os.fstat(self.open_descriptor()))
         except OSError:
             return False
         if same:
@@ -193,14 +210,27 @@ class PartialFile:
     def _is_mine(self) -> bool:
         """Whether the path still leads to the file that is open here."""
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._open_descriptor()))
+            return os.path.samestat(os.stat(self.path), os.fstat(self.open_descriptor()))
         except FileNotFoundError:
             return False
 
-    def _open_descriptor(self) -> int:
+    def open_descriptor(self) -> int:
+        """The descriptor of the file, which stands at its end."""
         if self._descriptor is None:
             raise StoreError("the file is closed", where=Where(key=self.path))
         return self._descriptor
+
+
+def has_no_head(path: str) -> bool:
+    """Whether the first bytes of a file are missing: it is a copy behind which nothing was stored, or empty."""
+    with explained("cannot read", path), open(path, "rb", buffering=0) as file:
+        return not any(file.read(HEAD_BYTES))
+
+
+def refuse_other_version(path: str, status: os.stat_result, etag: str | None) -> None:
+    """Raise where a file is another version than an ETag names."""
+    if file_info(path, status).etag != etag:
+        raise ObjectChangedError("the file was replaced meanwhile", where=Where(key=path))
 
 
 def is_held(path: str) -> bool | None:

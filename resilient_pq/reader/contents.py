@@ -60,6 +60,7 @@ class Contents:
         checkpoints: The checkpoints that a resilient file's footer names, oldest first.
         file_sizes: Bytes of each data file when a summary of ours was written.
         pages: What is known of the pages of chunks without a footer, by the ordinals of row group and leaf.
+        records_begin: Offset from which on the file has records, where another writer made what lies before.
         miscounted: The rows that a footer of others states for the whole file, where its row groups have others.
     """
 
@@ -71,6 +72,7 @@ class Contents:
     file_sizes: Mapping[str, int] = field(default_factory=dict)
     miscounted: int | None = None
     pages: Mapping[tuple[int, int], PageHints] = field(default_factory=dict)
+    records_begin: int = 0
 
     @property
     def parity(self) -> tuple[ByteRange, ...]:
@@ -166,7 +168,11 @@ class Contents:
         if state is None:
             return cls(found, schema, key_value, None, (), miscounted=miscounted)
         sizes = _file_sizes(key_value) if footer.FILES_KEY in key_value else {}
-        return cls(found, schema, key_value, state, _checkpoints(found, key_value), sizes)
+        begins = key_value.get(footer.BEGINS_KEY) or "0"
+        if not begins.isdecimal():
+            raise FormatError(f"{footer.BEGINS_KEY} is malformed: {begins!r}")
+        known = _checkpoints(found, key_value)
+        return cls(found, schema, key_value, state, known, sizes, records_begin=int(begins))
 
 
 def _may_have_sums(row_group: RowGroup) -> bool:

@@ -60,6 +60,7 @@ class PlacedRowGroup:
     row_group: RowGroup  # its metadata, with the keys that a checkpoint's footer has and without places of indexes
     end: int  # offset just after its record
     offset_indexes: tuple[bytes | None, ...]  # serialised OffsetIndex of each chunk, None where there is none
+    serialized: bytes  # the same in Thrift
 
 
 class FileLayout:
@@ -76,6 +77,8 @@ class FileLayout:
         serialized_bytes: Bytes that the row groups take in a footer.
         stored_dictionaries: Whether row groups that were in place already have dictionaries, for each leaf; None where
             they have no values.
+        base: What checkpoints say of the version that rows are appended to; None where they are not.
+        ends_as: The state of the file when it is finished.
     """
 
     def __init__(
@@ -96,6 +99,9 @@ class FileLayout:
         self.checkpoint_end = 0
         self.serialized_bytes = 0
         self.stored_dictionaries: list[bool | None] = [None] * len(schema.leaves)
+        self.base: str | None = None
+        self.ends_as = "complete"
+        self._numbered = True  # whether row groups have ordinals: all of a footer, or none
         self._chain = chain
         self._elements = schema.to_elements()
         self._created_by: str | None = CREATED_BY
@@ -127,8 +133,8 @@ class FileLayout:
         self.offset = offset
         for placed in row_groups:
             indexes = (None,) * len(placed.row_group.columns), placed.offset_indexes
-            serialized = compact_protocol.encode(placed.row_group)
-            self._append(WrittenRowGroup(serialized, *indexes, placed.row_group.num_rows, placed.end))
+            self._numbered &= placed.row_group.ordinal is not None
+            self._append(WrittenRowGroup(placed.serialized, *indexes, placed.row_group.num_rows, placed.end))
             for leaf, column in enumerate(placed.row_group.columns):
                 stored = None if column.meta_data is None else has_dictionary(column.meta_data)
                 if stored is not None:
@@ -143,7 +149,7 @@ class FileLayout:
             + [offset]
         )
         places = [(at, borders[bisect_right(borders, at)]) for at, _ in checkpoints if at < offset]
-        self._anchor_bytes = borders[0] - len(footer.MAGIC)
+        self._anchor_bytes = max(0, borders[0] - len(footer.MAGIC))
         self.checkpoint_bytes = sum(end - at for at, end in places)
         self.checkpoint_end = max((end for _, end in places), default=0)
 
@@ -178,7 +184,9 @@ class FileLayout:
             sorting_columns=sorting_columns,
             file_offset=chunks[0].offset if chunks else None,
             total_compressed_size=sum([chunk.size for chunk in chunks]),
-            ordinal=ordinal if (ordinal := len(self.row_groups)) < cut_policy.MAX_ROW_GROUPS else None,
+            ordinal=ordinal
+            if self._numbered and (ordinal := len(self.row_groups)) < cut_policy.MAX_ROW_GROUPS
+            else None,
         )
         columns = [chunk.column_chunk() for chunk in described]
         payload = row_group_record(row_group, columns, [chunk.copies() for chunk in described])
@@ -235,9 +243,9 @@ class FileLayout:
         named = sum(len(place) + 1 for place in self._checkpoints)
         return self._anchor_bytes + self.serialized_bytes + named + len(footer.CHECKPOINTS_KEY)
 
-    def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
+    def finish(self, *, state: str | None = None, extra: Mapping[str, str] | None = None) -> Buffers:
         """The last bytes of the file: the page indexes, then the final footer."""
-        return self._tail(state, extra or {})
+        return self._tail(state or self.ends_as, extra or {})
 
     def _tail(self, state: str, extra: Mapping[str, str], least_gap: int = 0) -> Buffers:
         column_index_at = self.offset
@@ -257,9 +265,12 @@ class FileLayout:
         One row group after the other is read and written again: objects of all of them would take far more memory.
         """
         serialized = []
+        have_ordinals = len(self.row_groups) <= cut_policy.MAX_ROW_GROUPS
         for laid in self.row_groups:
             found = None
-            if kernels.FlatChunk is not None and len(self.row_groups) <= cut_policy.MAX_ROW_GROUPS:
+            if have_ordinals and not any((*laid.column_indexes, *laid.offset_indexes)):
+                found = laid.serialized  # that of one that was in place before, and has its indexes
+            elif have_ordinals and kernels.FlatChunk is not None:
                 places = laid.column_indexes, laid.offset_indexes, column_index_at, offset_index_at
                 found = kernels.FlatChunk.with_index_places(laid.serialized, *places, crc32)
             if found is not None:
@@ -278,7 +289,7 @@ class FileLayout:
                     chunk.offset_index_offset, chunk.offset_index_length = offset_index_at, len(offset_index)
                     offset_index_at += len(offset_index)
                 _add_sums(chunk, column_index, offset_index)
-            if len(self.row_groups) > cut_policy.MAX_ROW_GROUPS:
+            if not have_ordinals:
                 row_group.ordinal = None
             serialized.append(compact_protocol.encode(row_group))
         return serialized
@@ -307,6 +318,8 @@ class FileLayout:
         }
         if self._checkpoints:
             key_value[footer.CHECKPOINTS_KEY] = ",".join(self._checkpoints)
+        if self.base is not None and state == "in-progress":
+            key_value[footer.BASE_KEY] = self.base
         return footer.frame(
             footer.serialize(
                 self._elements,
@@ -338,7 +351,7 @@ def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: byte
     for pair in chunk.meta_data.key_value_metadata or ():
         if pair.key == footer.CRC_KEY and pair.value is not None:
             known = ChunkSums.parse(pair.value)
-            of_column_index = None if column_index is None else crc32(column_index)
-            of_offset_index = None if offset_index is None else crc32(offset_index)
+            of_column_index = known.column_index if column_index is None else crc32(column_index)
+            of_offset_index = known.offset_index if offset_index is None else crc32(offset_index)
             sums = ChunkSums(known.chunk, of_column_index, of_offset_index, known.bloom)
             pair.value = str(sums)

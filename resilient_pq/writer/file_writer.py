@@ -30,7 +30,6 @@ from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteS
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
@@ -39,12 +38,11 @@ from resilient_pq.writer.option_checks import check_key_values
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
 from resilient_pq.writer.protected_layout import ProtectedLayout
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
-from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
+from resilient_pq.writer.write_options import DEFAULT_THREADS, EncoderOptions
 
 log = logging.getLogger("resilient_pq.writer")
 
-#: Errors that leave the file as it was: a batch that does not fit the schema was refused before anything of it was
-#: taken, and a full file was completed.
+#: Errors that leave the file as it was: of a batch that does not fit nothing was taken, and a full file was completed.
 _REFUSALS = (SchemaError, FileFullError)
 
 
@@ -54,6 +52,7 @@ class Resumed:
 
     encoder: FileEncoder
     ingest: Ingest
+    whole: ObjectInfo | None = None  # the file, where it is complete already
 
 
 class Writer(UnstoredDeadline):
@@ -85,11 +84,12 @@ class Writer(UnstoredDeadline):
         self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._file_id = file_id or os.urandom(16)
+        self._added_metadata: dict[str, str] = {}
+        self._whole = resumed.whole if resumed else None
         if resumed:
             self._ingest = resumed.ingest
             self._use(resumed.encoder)
         self._info: ObjectInfo | None = None
-        self._added_metadata: dict[str, str] = {}
         self._left: str | None = None  # what its end could not remove, in words
 
     @property
@@ -181,7 +181,7 @@ class Writer(UnstoredDeadline):
         self._pipeline = Pipeline(
             encoder,
             self._sink,
-            max_threads=self._options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS),
+            max_threads=self._options.write.max_threads or DEFAULT_THREADS,
             row_group_bytes=self._options.row_group_bytes,
             laid_out=self._row_group_ended,
         )
@@ -203,9 +203,9 @@ class Writer(UnstoredDeadline):
             **(self._options.own_metadata or {}),
             "ARROW:schema": ingest.encoded_schema,
         }
-        share = self._options.parity_share
+        groups = self._options.parity_groups()
         laid_out = ingest.schema, RecordChain(self._file_id), key_value
-        layout = FileLayout(*laid_out) if share is None else ProtectedLayout(*laid_out, groups=InlineGroups(share))
+        layout = FileLayout(*laid_out) if groups is None else ProtectedLayout(*laid_out, groups=groups)
         return FileEncoder(layout, self._options)
 
     async def _take(self, rows: BatchFeeder) -> None:
@@ -336,11 +336,15 @@ class Writer(UnstoredDeadline):
     async def _finish(self) -> None:
         encoder, pipeline = self._encoder, self._known_pipeline
         assert encoder is not None
-        if encoder.has_open_rows:
-            await pipeline.close_row_group(ending=True)
-        await pipeline.push_row_groups(ending=True)
-        await pipeline.push(await finish_in_thread(partial(encoder.layout.finish, extra=self._added_metadata)))
-        self._info = await self._sink.complete()
+        if self._whole is not None and encoder.num_rows_taken == self._rows_in_place and not self._added_metadata:
+            self._info = self._whole  # nothing was appended: it stays as it is
+            await self._sink.abort()
+        else:
+            if encoder.has_open_rows:
+                await pipeline.close_row_group(ending=True)
+            await pipeline.push_row_groups(ending=True)
+            await pipeline.push(await finish_in_thread(partial(encoder.layout.finish, extra=self._added_metadata)))
+            self._info = await self._sink.complete()
         await self._let_go()
 
     async def _let_go(self) -> None:
@@ -369,11 +373,10 @@ class Writer(UnstoredDeadline):
     async def _keep_or_abort(self, error: BaseException) -> None:
         try:
             if (published := self._sink.published) is not None:
-                self._info = published
-                note = "the object was published before this, whole"
+                self._info, note = published, "the object was published before this, whole"
                 log.warning("%s: %s", self.url, note)
                 error.add_note(note)
-            elif self._options.on_error == "keep" and self.num_rows_stored:
+            elif self._options.on_error == "keep" and self.num_rows_stored > bool(self._whole) * self._rows_in_place:
                 await self._sink.keep()
                 # What a fenced writer stored is somebody else's now, which its error says.
                 if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):

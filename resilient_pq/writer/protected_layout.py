@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format import footer
@@ -13,8 +13,10 @@ from resilient_pq.format.file_metadata import FileMetaData, StoredSortingColumn
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.resilience_records import RecordChain, RecordKind
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.writer.file_layout import Buffers, FileLayout
+
+if TYPE_CHECKING:
+    from resilient_pq.parity.inline_groups import InlineGroups
 
 #: Tries at the end of a file until the tail has the length that its offsets were made for; then it grows by a byte.
 _TRIES = 4
@@ -61,7 +63,7 @@ class ProtectedLayout(FileLayout):
         """A checkpoint of all complete row groups."""
         return self._taken(super().checkpoint())
 
-    def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
+    def finish(self, *, state: str | None = None, extra: Mapping[str, str] | None = None) -> Buffers:
         """The last bytes of the file: the parity of the last group, which has also those behind it, and the footer."""
         num_bytes, parity = self.next_checkpoint_bytes, []
         while not self.groups.may_end_with(num_bytes):
@@ -72,7 +74,7 @@ class ProtectedLayout(FileLayout):
             self._place(shape.framed_bytes)
             behind = self.offset - shape.record_bytes
             self._chain = replace(chain, number=chain.number + 2, previous=behind)
-            tail = self._tail(state, extra or {}, max(0, tries - _TRIES))
+            tail = self._tail(state or self.ends_as, extra or {}, max(0, tries - _TRIES))
             num_bytes = sum(map(len, tail))
             if self.groups.may_end_with(num_bytes):
                 found = self.groups.last_shape(num_bytes)

@@ -84,6 +84,7 @@ CALLS: dict[str, tuple[Call, RetryPolicy]] = {
     "create_or_resume": (lambda how: entered(rpq.create_or_resume(URL, **how)), WRITING),
     "create_dataset": (lambda how: entered(rpq.create_dataset("s3://bucket/days", **how)), WRITING),
     "resume": (lambda how: entered(rpq.resume(URL, **how)), WRITING),
+    "append": (lambda how: entered(rpq.append(URL, **how)), WRITING),
     "resume_dataset": (lambda how: entered(rpq.resume_dataset("s3://bucket/days", **how)), WRITING),
     "write_metadata": (lambda how: rpq.write_metadata("s3://bucket/days", **how), WRITING),
     "rotate_master_keys": (lambda how: rpq.rotate_master_keys(URL, rpq.KeyTools(object()), **how), WRITING),

@@ -26,7 +26,7 @@ from resilient_pq.writer.write_options import EncoderOptions
 
 PACKAGE = Path(rpq.__file__).parent
 FUNCTIONS: list[Callable[..., Any]] = [
-    rpq.create, rpq.resume, rpq.create_or_resume, rpq.create_dataset, rpq.resume_dataset, rpq.convert,
+    rpq.create, rpq.resume, rpq.append, rpq.create_or_resume, rpq.create_dataset, rpq.resume_dataset, rpq.convert,
 ]  # fmt: skip
 FUNCTION = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 ARGUMENT = re.compile(r"^    (\w+): ", re.MULTILINE)

@@ -107,6 +107,10 @@ class KeptStructs(MutableSequence[T]):
         """What holds the structs, and the offsets of each and behind the last; None where one may have been changed."""
         return None if self._plain is not None or self._made else (self._data, self._starts)
 
+    def stored(self, index: int) -> bytes | None:
+        """The bytes of a struct as they were read; None where the list was changed."""
+        return None if self._plain is not None else bytes(self._data[self._starts[index] : self._starts[index + 1]])
+
     def _as_plain(self) -> list[T]:
         if self._plain is None:
             self._plain = list(self)

@@ -33,6 +33,7 @@ class Epoch:
         file_id: Of the file, hexadecimal; None where nobody knows it yet.
         upload_id: The upload that the holder writes to; None before it is begun.
         before: Uploads of earlier epochs that may still be open and hold rows of the file.
+        base: The version of the object, by its ETag, that the uploads begin with and are to replace; None for none.
     """
 
     owner: str
@@ -41,6 +42,7 @@ class Epoch:
     file_id: str | None = None
     upload_id: str | None = None
     before: tuple[str, ...] = ()
+    base: str | None = None
 
     @property
     def uploads(self) -> tuple[str, ...]:
@@ -49,7 +51,8 @@ class Epoch:
 
     def following(self, *, file_id: str | None, before: Sequence[str]) -> Epoch:
         """The next epoch of the same file, by another holder."""
-        return Epoch(new_owner(), self.number + 1, self.began, file_id, None, tuple(before))
+        base = self.base if file_id == self.file_id else None
+        return Epoch(new_owner(), self.number + 1, self.began, file_id, None, tuple(before), base)
 
     def named(self, upload_id: str, *, file_id: str | None, before: Sequence[str]) -> Epoch:
         """This epoch, its upload begun."""
@@ -66,6 +69,7 @@ class Epoch:
                 "file_id": self.file_id,
                 "upload_id": self.upload_id,
                 "before": list(self.before),
+                **({} if self.base is None else {"base": self.base}),
             }
         ).encode()
 
@@ -96,6 +100,7 @@ class LeaseTerms:
         found: The epoch that was found; None for none.
         before: Uploads of earlier epochs that may hold rows of the file.
         standing: The version of the object that was found, by its ETag; None for none.
+        appends: Whether rows are written behind that version.
     """
 
     file_id: str | None
@@ -104,6 +109,7 @@ class LeaseTerms:
     found: FoundEpoch | None = None
     before: tuple[str, ...] = ()
     standing: str | None = None
+    appends: bool = False
 
 
 def epoch_name(name: str) -> str:
@@ -143,6 +149,7 @@ def parse_epoch(data: bytes) -> Epoch:
         said.get("file_id"),
         said.get("upload_id"),
         tuple(said.get("before", ())),
+        said.get("base"),
     )
 
 
@@ -151,7 +158,8 @@ def _is_epoch(said: Mapping[str, Any]) -> bool:
         return False
     if said["format"] != _FORMAT:
         return True  # a newer one may say it in other words
-    texts = [said.get("owner"), *(said[name] for name in ("file_id", "upload_id") if said.get(name) is not None)]
+    names = ("file_id", "upload_id", "base")
+    texts = [said.get("owner"), *(said[name] for name in names if said.get(name) is not None)]
     before = said.get("before", [])
     return (
         isinstance(before, list)

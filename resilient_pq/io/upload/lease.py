@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -135,11 +136,7 @@ class Lease:
                 return
 
     async def _take(self, found: FoundEpoch | None) -> None:
-        epoch = (
-            Epoch(new_owner(), 0, time.time(), self.file_id, None, tuple(self.before))
-            if found is None
-            else found.epoch.following(file_id=self.file_id, before=self.before)
-        )
+        epoch = self._epoch_behind(found)
         if found is not None and not self._terms.exclusive:
             self._warn_of_unfinished(found.epoch)
         try:
@@ -151,6 +148,13 @@ class Lease:
             self._become_advisory()
         if self._terms.exclusive and found is None:
             await self._refuse_written()
+
+    def _epoch_behind(self, found: FoundEpoch | None) -> Epoch:
+        if found is None:
+            epoch = Epoch(new_owner(), 0, time.time(), self.file_id, None, tuple(self.before))
+        else:
+            epoch = found.epoch.following(file_id=self.file_id, before=self.before)
+        return replace(epoch, base=self._terms.standing) if self._terms.appends else epoch
 
     def _warn_of_unfinished(self, epoch: Epoch) -> None:
         """Say which uploads hold an unfinished file that a new one begins beside."""

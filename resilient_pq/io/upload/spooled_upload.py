@@ -51,7 +51,7 @@ class SpooledSink(LocalSink):
 
     def __init__(self, store: SpooledStore, key: str, file: PartialFile, *, exclusive: bool) -> None:
         """Use `begin` instead."""
-        super().__init__(key, file, exclusive=exclusive)
+        super().__init__(key, file, SinkOptions(mode="x" if exclusive else "w"))
         self._store = store
 
     @classmethod
@@ -86,7 +86,7 @@ class SpooledSink(LocalSink):
         self._refuse_ended()
 
         async def send() -> ObjectInfo:
-            info = await self._store.publish(self._file.path, self._key, exclusive=self._exclusive)
+            info = await self._store.publish(self._file.path, self._key, exclusive=self._options.mode == "x")
             self._ended, self._info = True, info
             await in_thread(self._file.discard)
             return info

@@ -135,7 +135,7 @@ def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> 
     candidates = Candidates(contents, tuple(found), end_of_survey(survey), None, last)
     if header is None:
         return candidates
-    whole = header.kind == RecordKind.FINAL and not survey.row_groups
+    whole = survey.has_final and not survey.row_groups
     candidates = replace(candidates, cut_end=header.end if whole else None)
     if survey.scanned:
         return replace(candidates, unaccounted=tuple(_unaccounted(survey, found)))
@@ -293,7 +293,7 @@ def end_of_survey(survey: Survey) -> FileEnd:
     """The end of a file by its records: proven by the header of its final record, or by a footer that ends it."""
     footer, newest = survey.footer, survey.newest
     start = 0 if survey.last is None else survey.last.end
-    if footer is not None and footer.header.kind == RecordKind.FINAL:
+    if footer is not None and survey.has_final:
         return FileEnd(start, survey.size, footer.metadata.num_rows)
     if footer is not None and survey.ended:
         later = sum(found.row_group.num_rows for found in survey.row_groups.values())

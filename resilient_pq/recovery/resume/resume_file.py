@@ -38,8 +38,8 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_behind
-from resilient_pq.recovery.resume.resume_local import was_torn_at_once, whole_prefix
-from resilient_pq.recovery.resume.resume_upload import new_upload, up_to_checkpoint
+from resilient_pq.recovery.resume.resume_local import appended_version, was_torn_at_once, whole_prefix
+from resilient_pq.recovery.resume.resume_upload import ADDING, new_upload, up_to_checkpoint
 from resilient_pq.recovery.resume.stored_state import ResumeTarget
 from resilient_pq.recovery.resume.take_over import TakenOver, take_over
 from resilient_pq.writer.checkpoint_log import read_log
@@ -227,8 +227,9 @@ async def _local_or_new(store: LocalStore, request: _Request) -> tuple[ObjectSin
 
 async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resumed]:
     """Take ``NAME.partial`` over, see what of it is whole, and cut the rest off."""
+    options = await _sink_options(store, request)
     try:
-        sink = await store.reopen(request.key, request.sink_options)
+        sink = await store.reopen(request.key, options)
     except NotFoundError as error:
         raise await _nothing_left(request) from error
     except AlreadyExistsError as error:
@@ -245,6 +246,22 @@ async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resu
         await sink.keep()
         raise
     return sink, resumed
+
+
+async def _sink_options(store: LocalStore, request: _Request) -> SinkOptions:
+    """How ``NAME.partial`` becomes the file: in place of the version that rows of it were appended to."""
+    options = request.sink_options
+    if request.new_id is not None or options.mode == "w":
+        return options
+    base = await appended_version(store, request.key)
+    if base is None or not await store.exists(request.key):
+        return options
+    if (await store.head(request.key)).etag != base:
+        raise AlreadyExistsError(
+            "the file was written since rows were appended to it, and would lose what it has now",
+            hint="append the rows again; NAME.partial holds them behind the earlier version (`rpq recover`)",
+        )
+    return replace(options, mode="w", if_match=base)
 
 
 async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSink, Resumed | None]:
@@ -309,6 +326,6 @@ async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:
     if await request.store.exists(request.key):
         return RecoveryError(
             "there is nothing to resume: the file is complete",
-            hint="a complete file cannot be added to; write another one beside it",
+            hint=ADDING,
         )
     return NotFoundError("no unfinished file of this name", hint="begin it: `rpq write` (create), or look at the path")

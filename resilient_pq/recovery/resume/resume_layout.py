@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, SchemaError
-from resilient_pq.format import compact_protocol
+from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
-from resilient_pq.format.footer import CRC_KEY, DATASET_KEY, PARITY_KEY, PARITY_SHARE_KEY, ChunkSums, parity_places
+from resilient_pq.format.footer import (
+    BASE_KEY,
+    BEGINS_KEY,
+    CRC_KEY,
+    DATASET_KEY,
+    LINEAGE_KEY,
+    PARITY_KEY,
+    PARITY_SHARE_KEY,
+    ChunkSums,
+    parity_places,
+)
 from resilient_pq.format.pages.page_sums import PageSums, with_sums
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, RecordKind, RowGroupRecord, parse_header
 from resilient_pq.io.transfer.fetch import fetch
@@ -25,7 +36,7 @@ from resilient_pq.parity.group_shape import MOST_INLINE, ParityShare
 from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.parity.inline_parity import GroupsInPlace, groups_in_place
 from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, FileState, chunk_range
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.row_group_choice import Candidate, Candidates
 from resilient_pq.recovery.verification.checksum_checks import record_range
@@ -49,29 +60,87 @@ async def layout_behind(source: DamagedObject, candidates: Candidates, share: Pa
     # indexes say of the values stands nowhere before a final footer; the row groups in place have none.
     last, end = candidates.last, candidates.prefix_end
     assert last is not None and end is not None
-    contents = candidates.contents
-    records = [record_range(candidate.row_group, end) or ByteRange(0, 0) for candidate in candidates.row_groups]
+    contents, found = candidates.contents, candidates.row_groups
+    records = [record_range(candidate.row_group, end) or ByteRange(0, 0) for candidate in found]
     row_groups: list[PlacedRowGroup] = []
     reading = fetch(source.store, source.info, records, counters=source.counters, in_order=True)
     async with aclosing(reading):
         async for ordinal, data in reading:
-            candidate = candidates.row_groups[ordinal]
+            candidate = found[ordinal]
             num_chunks = len(candidate.row_group.columns)
-            row_groups.append(await off_loop(num_chunks, _placed, candidate, data, last.file_id))
+            row_groups.append(await off_loop(num_chunks, _placed, candidate, data, last.file_id, end))
     chain = RecordChain(last.file_id, last.epoch + 1, last.number + 1, last.offset, last.newest_footer)
 
     share = share or parity_share_of(contents)
     known = GroupsInPlace() if share is None else await _groups_in_place(source, contents, row_groups, end)
     groups = None if share is None else await _open_group(source, share, known, row_groups, end)
+    return await off_loop(
+        contents.num_chunks, _laid_out, contents, chain, row_groups, end, (groups, known), contents.key_value
+    )
 
-    def laid_out() -> FileLayout:
-        layout = new_layout(contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata)
-        layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
-        if isinstance(layout, ProtectedLayout):
-            layout.parity_places += known.places
-        return layout
 
-    return await off_loop(contents.num_chunks, laid_out)
+async def layout_behind_all(source: DamagedObject, contents: Contents, share: ParityShare | None) -> FileLayout:
+    """The layout behind a whole file, whose footer and indexes stay where they are; of others, with a new file id."""
+    end, record = source.info.size, contents.footer.record
+    chain = RecordChain(os.urandom(16))
+    if record is not None:
+        chain = RecordChain(record.file_id, record.epoch + 1, record.number + 1, record.offset, record.newest_footer)
+    share = share or parity_share_of(contents)
+    known = GroupsInPlace() if share is None else await _groups_in_place(source, contents, [], end)
+    # What no group has yet is not read again: parity begins with the rows that are appended.
+    groups = None if share is None else InlineGroups(share, end, known.num_groups)
+    begins = str(end) if record is None else contents.key_value.get(BEGINS_KEY)
+    keys = {BEGINS_KEY: begins, BASE_KEY: f"{end}:{source.info.etag}"}
+    row_groups = await off_loop(contents.num_chunks, _unchanged, contents.metadata.row_groups)
+    return await off_loop(contents.num_chunks, _laid_out, contents, chain, row_groups, end, (groups, known), keys)
+
+
+def _laid_out(
+    contents: Contents,
+    chain: RecordChain,
+    row_groups: Sequence[PlacedRowGroup],
+    end: int,
+    parity: tuple[InlineGroups | None, GroupsInPlace],
+    keys: Mapping[str, str | None],
+) -> FileLayout:
+    """A layout like that of a file, behind its row groups, with its keys and some more."""
+    groups, known = parity
+    begins, lineage = keys.get(BEGINS_KEY), contents.key_value.get(LINEAGE_KEY)
+    own = own_keys(contents)
+    own |= {} if begins is None else {BEGINS_KEY: begins}
+    own |= {} if lineage is None else {LINEAGE_KEY: lineage}
+    layout = new_layout(contents.schema, chain, own, groups=groups, made_like=contents.metadata)
+    layout.base = keys.get(BASE_KEY)
+    if contents.state is FileState.SALVAGED or (contents.state is FileState.IN_PROGRESS and lineage is not None):
+        layout.ends_as = FileState.SALVAGED
+    layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
+    if isinstance(layout, ProtectedLayout):
+        layout.parity_places += known.places
+    return layout
+
+
+def _unchanged(row_groups: Sequence[RowGroup]) -> list[PlacedRowGroup]:
+    """Row groups with the metadata that their file has, byte for byte."""
+    placed = []
+    for ordinal, row_group in enumerate(row_groups):
+        stored = row_groups.stored(ordinal) if isinstance(row_groups, kernels.KeptStructs) else None
+        serialized = stored or compact_protocol.encode(row_group)
+        placed.append(PlacedRowGroup(row_group, _data_end(row_group), (None,) * len(row_group.columns), serialized))
+    return placed
+
+
+def _data_end(row_group: RowGroup) -> int:
+    """Offset just after the last page of a row group."""
+    chunks = [chunk.meta_data for chunk in row_group.columns if chunk.meta_data is not None]
+    return max((chunk_range(chunk, MAX_FILE_SIZE)[1] for chunk in chunks), default=0)
+
+
+def _has_indexes(row_group: RowGroup, end: int) -> bool:
+    """Whether the indexes of a row group lie before an offset, as of one that others were appended to."""
+    places = [(chunk.offset_index_offset, chunk.offset_index_length) for chunk in row_group.columns]
+    places += [(chunk.column_index_offset, chunk.column_index_length) for chunk in row_group.columns]
+    found = [at + length for at, length in places if at is not None and length is not None]
+    return bool(found) and max(found) <= end
 
 
 def parity_share_of(contents: Contents) -> ParityShare | None:
@@ -111,12 +180,15 @@ async def _open_group(
     return groups
 
 
-def _placed(candidate: Candidate, data: memoryview, file_id: bytes) -> PlacedRowGroup:
-    """A row group in its place, with the indexes that its record has."""
-    indexes = _offset_indexes(candidate.row_group, data, file_id)
-    # As checkpoints name it: a final footer adds where its indexes lie, and their sums.
-    columns = [_without_index(chunk) for chunk in candidate.row_group.columns]
-    return PlacedRowGroup(replace(candidate.row_group, columns=columns), candidate.end, indexes)
+def _placed(candidate: Candidate, data: memoryview, file_id: bytes, end: int) -> PlacedRowGroup:
+    """A row group in its place, with the indexes that lie before an offset, or that its record has."""
+    row_group = candidate.row_group
+    indexes: tuple[bytes | None, ...] = (None,) * len(row_group.columns)
+    if not _has_indexes(row_group, end):
+        indexes = _offset_indexes(row_group, data, file_id)
+        # As checkpoints name it: a final footer adds where its indexes lie, and their sums.
+        row_group = replace(row_group, columns=[_without_index(chunk) for chunk in row_group.columns])
+    return PlacedRowGroup(row_group, candidate.end, indexes, compact_protocol.encode(row_group))
 
 
 def own_keys(contents: Contents) -> dict[str, str | None]:

@@ -7,17 +7,17 @@ have torn anywhere, so every byte of it is compared with its checksums first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, RecoveryError, Where
+from resilient_pq.errors import FormatError, NotFoundError, RecoveryError, Where
 from resilient_pq.format.file_metadata import RowGroup
-from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.footer import BASE_KEY, MAGIC, key_values
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind, parse_header
 from resilient_pq.io import LocalStore
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
-from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidate, Candidates, candidates_of_survey
 from resilient_pq.recovery.report import Damage, recovered_name
 from resilient_pq.recovery.verification.checksum_checks import expected_of_row_groups, record_range
@@ -45,7 +45,7 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     if known.contents.state not in (FileState.IN_PROGRESS, FileState.COMPLETE):
         raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))
     footer = survey.footer.header
-    stored = _stored_checkpoint(known.contents.checkpoints, survey.newest, footer)
+    stored = _stored_checkpoint(known.contents, survey.newest, footer)
     magic = await source.read(ByteRange(0, len(MAGIC)))
     if footer.offset < stored.offset or magic != MAGIC:
         raise _damaged(source)
@@ -60,18 +60,44 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     return await prefix_of(source, known, row_groups, footer.file_id)
 
 
-def _stored_checkpoint(
-    checkpoints: Sequence[KnownCheckpoint], newest: RecordHeader, footer: RecordHeader
-) -> KnownCheckpoint:
+def _stored_checkpoint(contents: Contents, newest: RecordHeader, footer: RecordHeader) -> KnownCheckpoint:
     """The newest checkpoint that certainly survives a loss of power: one that was written on behind."""
     # A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint
-    # before it.
-    places = {known.offset: known for known in (_ANCHOR, *checkpoints)}
+    # before it. The first bytes of a copy of a whole file are only there when the checkpoint behind it is stored.
+    places = {known.offset: known for known in (_ANCHOR, *contents.checkpoints)}
+    size, _ = base_of(contents.key_value)
+    if size is not None and (known := places.get(newest.offset)) is not None:
+        behind = [each for each in contents.checkpoints if size <= each.offset < newest.offset]
+        return max(behind, key=lambda each: each.offset, default=known)
     if newest.offset != newest.newest_footer:
         # One that is not known, since it is damaged, is later than all that are.
         return places.get(newest.newest_footer, KnownCheckpoint(0, newest.newest_footer, 0))
     earlier = [known for known in places.values() if known.offset < newest.offset]
     return max(earlier, key=lambda known: known.offset, default=_ANCHOR)
+
+
+def base_of(key_value: Mapping[str, str | None]) -> tuple[int | None, str | None]:
+    """The bytes and the ETag of the version that a file was to replace whose rows are appended; None of others."""
+    size, _, etag = (key_value.get(BASE_KEY) or "").partition(":")
+    return (int(size), etag) if size.isdecimal() and etag else (None, None)
+
+
+async def appended_version(store: LocalStore, key: str) -> str | None:
+    """The ETag of the file that ``NAME.partial`` begins with, where rows were to be appended; None of other files."""
+    try:
+        source = await open_source((store, store.unfinished_key(key)), None)
+    except NotFoundError:
+        return None
+    if not any(await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))):
+        if await store.exists(key):
+            raise RecoveryError(
+                "there is nothing to resume: no row was stored of what was begun",
+                where=Where(key=source.url),
+                hint="append again, or begin anew with overwrite_partial=True (`rpq write --overwrite-partial`)",
+            )
+        return None
+    footer = (await source.survey()).footer
+    return None if footer is None else base_of(key_values(footer.metadata.key_value_metadata))[1]
 
 
 def _in_a_row(known: Candidates) -> list[Candidate]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
@@ -48,6 +50,8 @@ log = logging.getLogger("resilient_pq.recovery")
 
 #: Bytes of an object in memory at one time when they are compared.
 _COMPARED_BYTES = 8 * MiB
+#: What to do with a file that is complete.
+ADDING = "rows are added to a complete file by rpq.append (`rpq write --append`)"
 #: How often an upload is listed that keeps changing, since its writer lives.
 _MAX_LISTINGS = 5
 
@@ -150,7 +154,7 @@ def cannot_resume(state: FileState | None) -> RecoveryError:
     if state is FileState.COMPLETE:
         return RecoveryError(
             "there is nothing to resume: the file is complete",
-            hint="a complete file cannot be added to; write another one beside it",
+            hint=ADDING,
         )
     if state is FileState.SALVAGED:
         return RecoveryError("a recovery made this file: rows may be missing from it, and it cannot be resumed")
@@ -158,9 +162,13 @@ def cannot_resume(state: FileState | None) -> RecoveryError:
 
 
 async def new_upload(
-    store: MultipartStore, source: DamagedObject, options: SinkOptions, lease: Lease | None
+    store: MultipartStore,
+    source: DamagedObject,
+    options: SinkOptions,
+    lease: Lease | None,
+    behind: Sequence[Any] = (),
 ) -> ObjectSink:
-    """A new upload that begins with all bytes of an object, and replaces that object only when it is complete."""
+    """A new upload that begins with all bytes of an object and some `behind` them, and replaces it when complete."""
     key, info = source.key, source.info
     options = replace(options, mode="w", if_match=info.etag)
     # The last byte is not copied: the part that holds it is sent from here, as the newest checkpoint ends in it.
@@ -168,5 +176,5 @@ async def new_upload(
     async with copied_upload(store, key, info, max(0, info.size - 1), options, begun=name) as begun:
         tail = await source.read(ByteRange(begun.num_bytes, info.size))
         return await MultipartSink.resume(
-            store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[tail], lease=lease
+            store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[tail, *behind], lease=lease
         )

@@ -78,9 +78,16 @@ class ResumeState:
         return self.state is FileState.IN_PROGRESS and self.expected_id in (None, self.file_id)
 
     @property
+    def is_appended(self) -> bool:
+        """Whether rows were to be appended to the object, and an upload that begins with it is left."""
+        base = None if self.found is None else self.found.epoch.base
+        return base is not None and self.info is not None and self.info.etag == base and bool(self.candidates)
+
+    @property
     def is_completed(self) -> bool:
         """Whether the epoch object belongs to the complete file that stands there."""
-        return self.state is FileState.COMPLETE and self.file_id is not None and self.expected_id == self.file_id
+        known = self.state is FileState.COMPLETE and self.file_id is not None and self.expected_id == self.file_id
+        return known and not self.is_appended
 
     @property
     def is_empty(self) -> bool:
@@ -117,7 +124,7 @@ def _with_epoch(target: ResumeTarget, state: ResumeState) -> ResumeState:
     named = [upload for upload in state.candidates if upload in state.found.epoch.uploads]
     if target.upload_id is not None and not named:
         return state
-    if state.state is FileState.COMPLETE and state.file_id == expected:
+    if state.state is FileState.COMPLETE and state.file_id == expected and not state.is_appended:
         named = []
     elif state.state is FileState.IN_PROGRESS and state.file_id != expected and not named:
         expected = None  # nothing is stored of the file that was begun to replace this one

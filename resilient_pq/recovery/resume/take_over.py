@@ -101,7 +101,7 @@ async def _release(lease: Lease) -> None:
 
 def _refuse_ended(target: ResumeTarget, state: ResumeState) -> None:
     """Raise where another object has the name, and may not be replaced."""
-    if state.standing is None or state.is_unfinished:
+    if state.standing is None or state.is_unfinished or (state.is_appended and not target.or_new):
         return
     what = "a complete file" if state.state is FileState.COMPLETE else "another object"
     if (not state.candidates or state.is_completed) and not target.or_new:

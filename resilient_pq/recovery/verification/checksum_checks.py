@@ -180,7 +180,7 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
     yield from (Expected("parity", place, RecordKind.PARITY) for place in contents.parity)
     # Of an anchor and of checkpoints only the beginning is known; the next thing follows on them.
     starts = sorted([expected.range.start for expected in found] + [record.offset])
-    heads = [("anchor", len(MAGIC), RecordKind.ANCHOR)]
+    heads = [] if contents.records_begin else [("anchor", len(MAGIC), RecordKind.ANCHOR)]
     heads += [(f"checkpoint {known.ordinal}", known.offset, RecordKind.CHECKPOINT) for known in contents.checkpoints]
     places = sorted({*starts, *(start for _, start, _ in heads)})
     for what, start, kind in heads:
@@ -192,13 +192,13 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
 
 def expected_of_row_groups(contents: Contents) -> Iterator[Expected]:
     """The chunk records, the bloom filters, the indexes and the row-group records of all row groups."""
-    limit = contents.footer.start
+    limit, begin = contents.footer.start, contents.records_begin + CHUNK_RECORD_SIZE
     for ordinal, row_group in enumerate(contents.metadata.row_groups):
         for leaf, column in zip(contents.schema.leaves, row_group.columns, strict=True):
             where = Where(row_group=ordinal, column=leaf.column_path)
             chunk = chunk_read(contents, ordinal, leaf)
             start = chunk.range.start
-            if chunk.file is None and start >= CHUNK_RECORD_SIZE:
+            if chunk.file is None and start >= begin:
                 yield Expected(
                     "chunk record", ByteRange(start - CHUNK_RECORD_SIZE, start), RecordKind.CHUNK, where=where
                 )

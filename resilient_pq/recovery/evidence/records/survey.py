@@ -9,6 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.page_header_checks import LIMITS
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData
@@ -23,6 +24,7 @@ from resilient_pq.format.resilience_records import (
     parse_header,
 )
 from resilient_pq.reader.contents import FileState
+from resilient_pq.recovery.carve.range_windows import RangeWindow
 from resilient_pq.recovery.evidence.records.record_scan import (
     FileSpan,
     file_spans,
@@ -67,6 +69,7 @@ class Survey:
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
         ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
             though the record that should vouch for it is damaged.
+        has_final: Whether `footer` is the final one, and not that of a file to which rows were appended.
         doubted: Whether neither an anchor nor the caller determines which file is meant.
     """
 
@@ -80,6 +83,7 @@ class Survey:
     found: dict[int, RecordHeader] = field(default_factory=dict)
     footers: list[RecordHeader] = field(default_factory=list)
     ended: bool = False
+    has_final: bool = False
     doubted: bool = False
 
     @property
@@ -102,7 +106,7 @@ class Survey:
     @property
     def has_end(self) -> bool:
         """Whether a whole footer ends the file, so that no row follows those that it names."""
-        return self.footer is not None and (self.footer.header.kind == RecordKind.FINAL or self.ended)
+        return self.footer is not None and (self.has_final or self.ended)
 
     @property
     def displaced(self) -> bool:
@@ -130,6 +134,8 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
         yield from _scan_forward(result)
         result.doubted = not sure
     result.ended = yield from _ends_in_footer(result)
+    header = None if result.footer is None else result.footer.header
+    result.has_final = header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch
     return result
 
 
@@ -144,10 +150,10 @@ def _outermost(result: Survey) -> Generator[ByteRange, memoryview, bytes | None]
     first = min((at for at, header in result.found.items() if header.file_id == taken), default=0)
     before = max((at for at in result.found if at < first), default=None)
     if before is not None and result.found[before].kind == RecordKind.CHUNK:
-        at = before + CHUNK_RECORD_SIZE
+        at, window = before + CHUNK_RECORD_SIZE, RangeWindow(result.size)
         while at < first:
             try:
-                header, size = read_header((yield from _read(at, min(at + MiB, result.size))), 0)
+                header, size = read_header((yield from window.read(at, at + LIMITS.max_header)), 0)
             except FormatError:
                 return taken
             at += size + header.compressed_page_size
