@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from resilient_pq.errors import OptionError, SchemaError
 from resilient_pq.format.compression import codecs as compression
@@ -24,6 +24,7 @@ from resilient_pq.writer.option_checks import (
     OptionHelp,
     check_key_values,
     check_options,
+    encryption_options,
     file_path,
     of_column,
     one_of,
@@ -33,6 +34,9 @@ from resilient_pq.writer.option_checks import (
     share,
     whole_number,
 )
+
+if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
 MAX_DEFAULT_THREADS = 4
@@ -148,6 +152,7 @@ class EncoderOptions:
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        encryption: With which keys the file is encrypted (`Encryption`); None leaves it in the clear.
         parity: Bytes of parity inside the file for each byte, at most half: 0.05 or "5%". So many damaged bytes in a
             row, and scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, when a file is
             resumed, as before.
@@ -190,6 +195,7 @@ class EncoderOptions:
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
+    encryption: Encryption | None = option(None, encryption_options)  # noqa: RUF009  # its default is None
     parity: float | str | None = option(
         None,
         parity_share,
@@ -259,6 +265,8 @@ class EncoderOptions:
         for setting in ("compression", "compression_level", "encodings"):
             if isinstance(given := getattr(self, setting), Mapping):
                 check_names(schema, setting, given)
+        if self.encryption is not None:
+            self.encryption.check_names(schema)
         filters: Sequence[FilterOptions | None] = [None] * len(schema.leaves)
         if self.write.bloom_filter_options is not None:
             filters = bloom_filters(schema, self.write.bloom_filter_options)
@@ -285,6 +293,7 @@ class EncoderOptions:
             level_encoding=Encoding[self.write.level_encoding],
             page_bytes=self.page_bytes,
             page_rows=self.write.page_rows,
+            sealed=self.encryption is not None,
             dictionary_bytes=self.write.dictionary_bytes,
             version=1 if self.write.data_page_version == "1.0" else 2,
             statistics=self.write.statistics,

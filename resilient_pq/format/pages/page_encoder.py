@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice, CompressedValues, plain_bytes
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Levels, Values
 from resilient_pq.format.schema_tree import Leaf
+
+#: Ordinals of pages in an encrypted file have 2 bytes (Encryption.md, section 4.4.2).
+MAX_SEALED_PAGES: Final = 0x7FFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,14 @@ class PageCut:
 
 def cut_pages(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> list[PageCut]:
     """Cut a chunk into pages, at the beginnings of rows only; `built` is its dictionary, None for none."""
+    cuts = _cuts(leaf, data, built, options)
+    while options.sealed and len(cuts) > MAX_SEALED_PAGES:
+        options = replace(options, page_bytes=2 * options.page_bytes, page_rows=2 * options.page_rows)
+        cuts = _cuts(leaf, data, built, options)
+    return cuts
+
+
+def _cuts(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> list[PageCut]:
     num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
     size = _size_as_written(leaf, data, built)
     fewest = -(-data.num_rows // options.page_rows)
