@@ -53,6 +53,7 @@ recovery.resume.resume_file create_or_resume resume
 recovery.seal seal
 recovery.uploads.open_uploads ResumeInfo Upload abort_upload list_uploads resume_info
 recovery.uploads.upload_completion CompletedBy CompletedUpload complete_upload
+tables.delta_lake DeltaTable
 tables.iceberg IcebergTable
 trevni.convert_file convert
 trevni.trevni_file TrevniFile open_trevni

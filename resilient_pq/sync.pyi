@@ -57,6 +57,7 @@ from resilient_pq.public_names import Damage as Damage
 from resilient_pq.public_names import DatasetCheckpoint as DatasetCheckpoint
 from resilient_pq.public_names import DatasetFile as DatasetFile
 from resilient_pq.public_names import DecodedColumnIndex as DecodedColumnIndex
+from resilient_pq.public_names import DeltaTable as DeltaTable
 from resilient_pq.public_names import EncodingError as EncodingError
 from resilient_pq.public_names import Encryption as Encryption
 from resilient_pq.public_names import Fencing as Fencing

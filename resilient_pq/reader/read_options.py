@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import OptionError
 from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
+from resilient_pq.machine_limits import processors, share_of_memory
 from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ class ReadOptions:
             of more than twice as much is split. Where a wave has fewer requests than `max_requests`, its blocks are
             smaller, but no smaller than 1 MiB.
         max_requests: Requests under way at one time.
-        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size.
-        max_threads: Column chunks decoded at one time; None is the number of processors.
+        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size. 64 MiB, or
+            a sixteenth of the memory that this process may use where that is less, as in a small container.
+        max_threads: Column chunks decoded at one time; None is the number of processors that this process may use.
         coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
             values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
             outside the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may
@@ -61,7 +62,7 @@ class ReadOptions:
     merge_gap: int = 1 * MiB
     block_bytes: int = 8 * MiB
     max_requests: int = 16
-    memory_budget: int = 64 * MiB
+    memory_budget: int = share_of_memory(16, 64 * MiB)
     max_threads: int | None = None
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
     restore_types: bool = True
@@ -243,6 +244,6 @@ class ReadLimits:
     @classmethod
     def of(cls, options: ReadOptions) -> Self:
         """The limits that options set."""
-        threads = options.max_threads or os.cpu_count() or 1
+        threads = options.max_threads or processors()
         requests = asyncio.Semaphore(options.max_requests)
         return cls(requests, asyncio.Semaphore(threads), threads, Tails(options.memory_budget))

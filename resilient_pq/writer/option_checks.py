@@ -83,7 +83,7 @@ def parity_share(_: str, value: Any) -> None:
         )
 
 
-def encryption_options(name: str, value: object) -> None:
+def encryption_keys(name: str, value: object) -> None:
     """How a file is encrypted; an error does not show what was given, as that may be a key."""
     from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
 
