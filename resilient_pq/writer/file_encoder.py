@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.errors import EncodingError, SchemaError, Where, located
@@ -29,6 +29,9 @@ from resilient_pq.writer.cut_policy import WriteProgress
 from resilient_pq.writer.dictionary_use import DictionaryUse
 from resilient_pq.writer.file_layout import Buffers, FileLayout
 from resilient_pq.writer.write_options import EncoderOptions
+
+if TYPE_CHECKING:
+    from resilient_pq.writer.file_sealing import FileSealing
 
 encode_chunk: Final = partial(chunk_encoder.encode_chunk, flat=True)
 
@@ -163,9 +166,8 @@ class FileEncoder:
     @property
     def full(self) -> bool:
         """Whether the file should be completed before more rows are taken."""
-        return cut_policy.file_full(
-            self._num_closed, self.layout.serialized_bytes, another_follows=self._options.own_metadata is not None
-        )
+        bounded = self._options.own_metadata is not None or self.layout.sealing is not None
+        return cut_policy.file_full(self._num_closed, self.layout.serialized_bytes, another_follows=bounded)
 
     @property
     def soon_full(self) -> bool:
@@ -191,7 +193,14 @@ class FileEncoder:
             num_chunks=len(leaves),
             calls=deque(
                 (
-                    partial(_encode, chunks[piece.start : piece.stop], self._num_closed, number, self._open_rows),
+                    partial(
+                        _encode,
+                        chunks[piece.start : piece.stop],
+                        self.layout.sealing,
+                        self._num_closed,
+                        number,
+                        self._open_rows,
+                    ),
                     sum(sizes[piece.start : piece.stop]),
                 )
                 for piece in pieces_of_work(sizes)
@@ -244,6 +253,7 @@ class FileEncoder:
 
 def _encode(
     chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions, DictionaryUse | None]],
+    sealing: FileSealing | None,
     row_group: int,
     number: int,
     num_rows: int,
@@ -253,6 +263,8 @@ def _encode(
     for leaf, chunk, options, dictionaries in chunks:
         with nullcontext(choose) if dictionaries is None else dictionaries.turn(number) as choice:
             encoded.append(_encode_one(leaf, chunk, options, row_group, num_rows, side_by_side, choice))
+        if sealing is not None:
+            encoded[-1] = sealing.chunk(encoded[-1], row_group, leaf.ordinal)
     return encoded
 
 

@@ -44,6 +44,7 @@ def is_flat(leaf: Leaf, options: ChunkOptions, cuts: Sequence[PageCut]) -> bool:
         and options.statistics
         and options.level_encoding is Encoding.RLE
         and options.bloom_filter is None
+        and not options.sealed
         and not options.key_value
         and not needs_hashes(options.codec)
     )
