@@ -16,7 +16,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from resilient_pq.cli.key_command import printed_by
-from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.errors import OptionError
 from resilient_pq.format.crypto.modules import checked_key
 
@@ -105,6 +104,8 @@ class GivenKeys:
         """The argument `encryption` of `create` and its like, where a file is to be encrypted."""
         if self.encrypting is None:
             return {}
+        from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
+
         footer, columns, rest = self.encrypting
         return {
             "encryption": Encryption(

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
-from resilient_pq.encryption.encryption import Encryption
+from resilient_pq.encryption.encryption import Encryption, check_columns
 from resilient_pq.encryption.key_material import (
     FOOTER_REFERENCE,
     KeyMaterial,
@@ -28,6 +28,7 @@ from resilient_pq.encryption.key_material import (
 from resilient_pq.encryption.keys import FilePlace, answer_of
 from resilient_pq.errors import AlreadyExistsError, AuthenticationError, FormatError, OptionError, Where
 from resilient_pq.format.crypto.modules import KEY_SIZES, LENGTH_SIZE, KeyCipher, ModuleType, WrongTagError, checked_key
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_retry
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.resolve import Location
@@ -263,6 +264,10 @@ class EnvelopeEncryption:
         """An `Encryption` with keys that are made now."""
         return self.for_file(None).__await__()
 
+    def check_names(self, schema: Schema) -> None:
+        """Refuse names of columns that are not there."""
+        check_columns(schema, [*self.column_keys, *self.options.get("plaintext_columns", ())])
+
     async def for_file(self, place: tuple[WriteStore, str] | None) -> Encryption:
         """New keys for the file at a place, their material stored there if that is external.
 
@@ -273,20 +278,10 @@ class EnvelopeEncryption:
         keys = [tools.new_key() for _ in masters]
         places = enumerate(zip(keys, masters, strict=True))
         materials = await all_or_none(tools.wrapped(key, master, is_footer=not i) for i, (key, master) in places)
-        metadata = [material.to_json(internal=True) for material in materials]
-        if not tools.internal_key_material:
-            if place is None:
-                raise OptionError(
-                    "the key material lies beside the file", hint="pass this as encryption=, without await"
-                )
-            names = [FOOTER_REFERENCE, *(f"columnKey{i}" for i in range(len(self.column_keys)))]
-            stored, where = material_file(dict(zip(names, materials, strict=True))), material_key(*place)
-            try:
-                await place[0].put(where, stored, if_none_match=not self.overwrite)
-            except AlreadyExistsError as error:
-                error.hint = "it opens another file of this name: delete both, or let KeyTools.encryption overwrite it"
-                raise
-            metadata = [reference_metadata(name) for name in names]
+        if tools.internal_key_material:
+            metadata = [material.to_json(internal=True) for material in materials]
+        else:
+            metadata = await self._store_beside(place, materials)
         columns = [*zip(self.column_keys, keys[1:], metadata[1:], strict=True)]
         return Encryption(
             footer_key=keys[0],
@@ -295,6 +290,19 @@ class EnvelopeEncryption:
             column_key_metadata={column: about.encode() for column, _, about in columns},
             **self.options,
         )
+
+    async def _store_beside(self, place: tuple[WriteStore, str] | None, materials: Sequence[KeyMaterial]) -> list[str]:
+        """Store material beside a file; gives the key metadata that name it."""
+        if place is None:
+            raise OptionError("the key material lies beside the file", hint="pass this as encryption=, without await")
+        store, names = place[0], [FOOTER_REFERENCE, *(f"columnKey{i}" for i in range(len(self.column_keys)))]
+        try:
+            stored = material_file(dict(zip(names, materials, strict=True)))
+            await store.put(material_key(*place), stored, if_none_match=not self.overwrite)
+        except AlreadyExistsError as error:
+            error.hint = "it opens another file of this name: delete both, or let KeyTools.encryption overwrite it"
+            raise
+        return [reference_metadata(name) for name in names]
 
 
 async def rotate_master_keys(
