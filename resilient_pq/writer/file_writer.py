@@ -30,7 +30,6 @@ from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteS
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
@@ -39,7 +38,7 @@ from resilient_pq.writer.option_checks import check_key_values
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
 from resilient_pq.writer.protected_layout import ProtectedLayout
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
-from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
+from resilient_pq.writer.write_options import DEFAULT_THREADS, EncoderOptions
 
 log = logging.getLogger("resilient_pq.writer")
 
@@ -182,7 +181,7 @@ class Writer(UnstoredDeadline):
         self._pipeline = Pipeline(
             encoder,
             self._sink,
-            max_threads=self._options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS),
+            max_threads=self._options.write.max_threads or DEFAULT_THREADS,
             row_group_bytes=self._options.row_group_bytes,
             laid_out=self._row_group_ended,
         )
@@ -204,9 +203,9 @@ class Writer(UnstoredDeadline):
             **(self._options.own_metadata or {}),
             "ARROW:schema": ingest.encoded_schema,
         }
-        share = self._options.parity_share
+        groups = self._options.parity_groups()
         laid_out = ingest.schema, RecordChain(self._file_id), key_value
-        layout = FileLayout(*laid_out) if share is None else ProtectedLayout(*laid_out, groups=InlineGroups(share))
+        layout = FileLayout(*laid_out) if groups is None else ProtectedLayout(*laid_out, groups=groups)
         return FileEncoder(layout, self._options)
 
     async def _take(self, rows: BatchFeeder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format import footer
@@ -13,8 +13,10 @@ from resilient_pq.format.file_metadata import FileMetaData, StoredSortingColumn
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.resilience_records import RecordChain, RecordKind
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.writer.file_layout import Buffers, FileLayout
+
+if TYPE_CHECKING:
+    from resilient_pq.parity.inline_groups import InlineGroups
 
 #: Tries at the end of a file until the tail has the length that its offsets were made for; then it grows by a byte.
 _TRIES = 4
