@@ -77,7 +77,7 @@ def new_file(
     alone: bool = False,
 ) -> Opening[Writer]:
     """A writer to a new object, as of `create`; `alone` refuses to take over the lease of an unfinished file."""
-    if schema is not None and options.name_columns:
+    if schema is not None and (options.name_columns or options.encryption is not None):
         options.chunk_options(Ingest.from_schema(schema).schema)  # which refuses columns that are not there
     file_id = new_file_id()
     lease = LeaseTerms(file_id.hex(), exclusive=alone) if options.fencing == "lease" else None
