@@ -27,6 +27,7 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import (
     ColumnMetaData,
     ColumnOrder,
+    EncryptionAlgorithm,
     FileMetaData,
     KeyValue,
     SchemaElement,
@@ -69,6 +70,8 @@ LINEAGE_KEY = "rpq.recovered_from"
 #: Which output of which compaction the file is: see `resilient_pq.compaction.compaction_plan`.
 COMPACTION_KEY = "rpq.compaction"
 CRC_KEY = "rpq.crc32"
+#: The same of an encrypted chunk: sums of its ciphertext.
+SEALED_CRC_KEY = "rpq.sealed_crc32"
 HASH_KEY = "rpq.xxh3"
 RECORD_KEY = "rpq.record"
 
@@ -81,9 +84,9 @@ _LIST = 9
 _SHORT_LIST = 15
 
 
-def frame(metadata: bytes) -> bytes:
+def frame(metadata: bytes, magic: bytes = MAGIC) -> bytes:
     """The footer around serialised file metadata."""
-    return metadata + len(metadata).to_bytes(4, "little") + MAGIC
+    return metadata + len(metadata).to_bytes(4, "little") + magic
 
 
 def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: int) -> bytes:
@@ -116,6 +119,8 @@ def serialize(
     column_orders: Sequence[ColumnOrder] | None,
     key_value: Mapping[str, str | None],
     created_by: str | None,
+    encryption_algorithm: EncryptionAlgorithm | None = None,
+    footer_signing_key_metadata: bytes | None = None,
 ) -> bytes:
     """File metadata whose row groups are serialised already, so that a footer costs a join and no more.
 
@@ -130,6 +135,8 @@ def serialize(
         key_value_metadata=[KeyValue(key, value) for key, value in key_value.items()],
         created_by=created_by,
         column_orders=None if column_orders is None else list(column_orders),
+        encryption_algorithm=encryption_algorithm,
+        footer_signing_key_metadata=footer_signing_key_metadata,
     )
     part = schema if isinstance(schema, bytes) else schema_part(schema)
     head = part + b"\x16" + varint_bytes((num_rows << 1) ^ (num_rows >> 63))  # the next field, an i64, zigzag

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol
@@ -20,6 +20,8 @@ _FIRST_LIST, _FIRST_STRUCT, _NEXT_LIST, _STOP = b"\x19", b"\x1c", b"\x19", b"\0"
 _STRUCTS, _SHORT_LIST, _LONG_LIST = 0x0C, 15, b"\xfc"
 #: A struct that begins with a list of no structs.
 _NO_COLUMNS: Final = 2
+#: A field of type i64 that follows one whose number is one less.
+_NEXT_I64: Final = b"\x16"
 
 
 class Described:
@@ -73,27 +75,17 @@ class Described:
         return with_sums(self._chunk.offset_index, self._chunk.page_sums)
 
 
-#: What is said of a chunk: its ColumnChunk, its ChunkCopies, its ColumnIndex and its OffsetIndex; None for no index.
-Said = tuple[bytes, bytes, bytes | None, bytes | None]
-
-
-def described(chunk: Any, filter_offset: int, *pairs: tuple[str, str]) -> Said:
-    """What is said of a chunk that is in its place, with further keys and values."""
-    if not isinstance(chunk, EncodedChunk):  # one of `format.pages.flat_chunk`, which has no bloom filter
-        said: Said = chunk.described([(key.encode(), value.encode()) for key, value in pairs])
-        return said
-    found = Described(chunk, filter_offset)
-    return found.column_chunk(*pairs), found.copies(), found.column_index(), found.offset_index()
-
-
 def with_columns(row_group: RowGroup, columns: Sequence[bytes]) -> bytes:
     """A row group whose columns are in Thrift already."""
     return _FIRST_LIST + _structs(columns) + compact_protocol.encode(row_group)[_NO_COLUMNS:]
 
 
-def row_group_record(row_group: RowGroup, columns: Sequence[bytes], copies: Sequence[bytes]) -> bytes:
-    """A RowGroupRecord of them."""
-    return _FIRST_STRUCT + with_columns(row_group, columns) + _NEXT_LIST + _structs(copies) + _STOP
+def row_group_record(
+    row_group: RowGroup, columns: Sequence[bytes], copies: Sequence[bytes], first_row: int | None = None
+) -> bytes:
+    """A RowGroupRecord of them; one of an encrypted file says with which row the row group begins."""
+    begins = b"" if first_row is None else _NEXT_I64 + varint_bytes(2 * first_row)
+    return _FIRST_STRUCT + with_columns(row_group, columns) + _NEXT_LIST + _structs(copies) + begins + _STOP
 
 
 def _structs(structs: Sequence[bytes]) -> bytes:

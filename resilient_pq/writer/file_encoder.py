@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.errors import EncodingError, SchemaError, Where, located
@@ -30,6 +30,9 @@ from resilient_pq.writer.cut_policy import WriteProgress
 from resilient_pq.writer.dictionary_use import DictionaryUse
 from resilient_pq.writer.file_layout import Buffers, FileLayout
 from resilient_pq.writer.write_options import EncoderOptions
+
+if TYPE_CHECKING:
+    from resilient_pq.writer.file_sealing import FileSealing
 
 encode_chunk: Final = partial(chunk_encoder.encode_chunk, flat=True)
 
@@ -89,7 +92,7 @@ class FileEncoder:
         ]
         order = options.write.sorting_columns
         self._sorting = [] if order is None else sorting_columns(schema, order)
-        self._flat = None if self._sorting else flat_writer(schema, self._chunk_options)
+        self._flat = None if self._sorting or layout.sealing is not None else flat_writer(schema, self._chunk_options)
         self._whole: tuple[Batch, int, int] | None = None  # the open row group, while that is rows of one batch
         self._open: list[OpenChunk] = []
         self._open_rows = self._open_bytes = 0
@@ -193,9 +196,8 @@ class FileEncoder:
     @property
     def full(self) -> bool:
         """Whether the file should be completed before more rows are taken."""
-        return cut_policy.file_full(
-            self._num_closed, self.layout.serialized_bytes, another_follows=self._options.own_metadata is not None
-        )
+        bounded = self._options.own_metadata is not None or self.layout.sealing is not None
+        return cut_policy.file_full(self._num_closed, self.layout.serialized_bytes, another_follows=bounded)
 
     @property
     def soon_full(self) -> bool:
@@ -258,7 +260,7 @@ class FileEncoder:
         chunk = OpenChunk(leaf)
         chunk.add(rows.batch.columns[at].slice(rows.start, rows.start + rows.num_rows), 1.0)
         pieces = [(leaf, chunk, self._chunk_options[at], self._dictionaries[at])]
-        return _encode(pieces, rows.ordinal, rows.number, rows.num_rows, side_by_side)[0]
+        return _encode(pieces, None, rows.ordinal, rows.number, rows.num_rows, side_by_side)[0]
 
     def _row_group(self) -> ClosedRowGroup:
         self._gather_whole()
@@ -279,7 +281,14 @@ class FileEncoder:
             num_chunks=len(leaves),
             calls=deque(
                 (
-                    partial(_encode, chunks[piece.start : piece.stop], self._num_closed, number, self._open_rows),
+                    partial(
+                        _encode,
+                        chunks[piece.start : piece.stop],
+                        self.layout.sealing,
+                        self._num_closed,
+                        number,
+                        self._open_rows,
+                    ),
                     sum(sizes[piece.start : piece.stop]),
                 )
                 for piece in pieces_of_work(sizes)
@@ -327,6 +336,7 @@ class FileEncoder:
 
 def _encode(
     chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions, DictionaryUse | None]],
+    sealing: FileSealing | None,
     row_group: int,
     number: int,
     num_rows: int,
@@ -336,6 +346,8 @@ def _encode(
     for leaf, chunk, options, dictionaries in chunks:
         with nullcontext(choose) if dictionaries is None else dictionaries.turn(number) as choice:
             encoded.append(_encode_one(leaf, chunk, options, row_group, num_rows, side_by_side, choice))
+        if sealing is not None:
+            encoded[-1] = sealing.chunk(encoded[-1], row_group, leaf.ordinal)
     return encoded
 
 

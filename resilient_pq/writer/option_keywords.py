@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
 from inspect import Parameter
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound="EncodingKeywords")
@@ -37,6 +40,7 @@ class EncodingKeywords(TypedDict, total=False):
 class StreamKeywords(EncodingKeywords, total=False):
     """Those of functions whose rows come over time."""
 
+    encryption: Encryption | EncryptionOfEach | None
     max_unstored_seconds: float | None
 
 
@@ -50,6 +54,7 @@ class PageKeywords(EncodingKeywords, total=False):
 class PartitionKeywords(PageKeywords, total=False):
     """Those of functions that write many files at once."""
 
+    encryption: Encryption | EncryptionOfEach | None
     metadata: Mapping[str, str] | None
 
 

@@ -17,7 +17,7 @@ from resilient_pq.format.pages.chunk_encoder import encode_chunk
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import choose, choose_first
 from resilient_pq.format.pages.flat_chunk import FIRST, FREE, KEPT, NONE, flat_writer
-from resilient_pq.writer.described_chunk import described
+from resilient_pq.writer.described_chunk import Described
 from resilient_pq.writer.write_options import EncoderOptions
 
 INT64 = (0, 2, 8, 0, 1, 0)  # column, kind, width, offsets, optional, signed
@@ -93,7 +93,10 @@ def test_the_chunks_are_those_of_the_encoder(rows: int, codec: str) -> None:
             assert b"".join(map(bytes, chunk.buffers)) == b"".join(map(bytes, other.buffers)), leaf.column_path
             chunk.place(77)
             other.place(77)
-            assert described(chunk, 0, ("k", "v")) == described(other, 0, ("k", "v")), leaf.column_path
+            expected = Described(other, 0)
+            assert chunk.column_chunk(("k", "v")) == expected.column_chunk(("k", "v")), leaf.column_path
+            for said in ("copies", "column_index", "offset_index"):
+                assert getattr(chunk, said)() == getattr(expected, said)(), (leaf.column_path, said)
 
 
 def test_what_is_uncommon_is_declined() -> None:

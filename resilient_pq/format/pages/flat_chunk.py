@@ -58,6 +58,7 @@ def has_common_options(options: ChunkOptions) -> bool:
         and options.statistics
         and options.level_encoding is Encoding.RLE
         and options.bloom_filter is None
+        and not options.sealed
         and not options.key_value
         and not needs_hashes(options.codec)
     )

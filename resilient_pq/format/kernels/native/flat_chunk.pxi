@@ -98,12 +98,12 @@ cdef class FlatChunk:
         """The chunk's first byte lies at `offset`."""
         self.offset = offset
 
-    def described(self, list pairs):
-        """What is said of it: see `writer.described_chunk`, with further keys and values."""
+    def column_chunk(self, *pairs):
+        """Its ColumnChunk, with its sum and further texts as keys and values."""
         sums = b"%08x:-:-:-" % self.crc
-        return self.column_chunk([(b"rpq.crc32", sums), *pairs]), self.copies(), self.column_index(), self.offset_index()
+        return self.with_pairs([(b"rpq.crc32", sums), *[(key.encode(), value.encode()) for key, value in pairs]])
 
-    cpdef bytes column_chunk(self, list pairs):
+    cpdef bytes with_pairs(self, list pairs):
         """Its ColumnChunk, with keys and values."""
         cdef Bytes out = Bytes()
         cdef bytes key, value
@@ -188,7 +188,7 @@ cdef class FlatChunk:
         out.number(NEXT_I64, 0)
         return out.byte(STOP)
 
-    cpdef bytes offset_index(self):
+    def offset_index(self):
         """Its OffsetIndex, with the sums of its pages."""
         cdef Bytes out = Bytes()
         self.put_offset_index(out)
@@ -196,7 +196,7 @@ cdef class FlatChunk:
         out.byte(STOP)
         return out.found()
 
-    cpdef bytes column_index(self):
+    def column_index(self):
         """Its ColumnIndex; None where it has none."""
         cdef Bytes out = Bytes()
         cdef bint is_null = self.null_count == self.num_values
@@ -220,7 +220,7 @@ cdef class FlatChunk:
         out.byte(STOP)
         return out.found()
 
-    cpdef bytes copies(self):
+    def copies(self):
         """Its ChunkCopies."""
         cdef Bytes out = Bytes()
         cdef bint has_dictionary = self.dictionary_header is not None
