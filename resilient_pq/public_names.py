@@ -20,6 +20,7 @@ from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
 from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint
 from resilient_pq.dataset.sink_state import DatasetFile as DatasetFile
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata as WrittenMetadata
+from resilient_pq.encryption.encryption import Encryption as Encryption
 from resilient_pq.engines.scan import Scan as Scan
 from resilient_pq.engines.scan import scan as scan
 from resilient_pq.errors import AccessDeniedError as AccessDeniedError
@@ -98,6 +99,7 @@ from resilient_pq.recovery.uploads.open_uploads import ResumeInfo as ResumeInfo
 from resilient_pq.recovery.uploads.open_uploads import Upload as Upload
 from resilient_pq.recovery.uploads.upload_completion import CompletedBy as CompletedBy
 from resilient_pq.recovery.uploads.upload_completion import CompletedUpload as CompletedUpload
+from resilient_pq.tables.delta_lake import DeltaTable as DeltaTable
 from resilient_pq.tables.iceberg import IcebergTable as IcebergTable
 from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
 from resilient_pq.writer.checkpoint_history import Checkpoint as Checkpoint

@@ -17,7 +17,6 @@ from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChun
 from resilient_pq.errors import (
     AuthenticationError,
     FormatError,
-    KeyMissingError,
     Where,
     located,
 )
@@ -36,6 +35,7 @@ from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import NeedBytes
 from resilient_pq.format.resilience_records import HEADER_SIZE
 from resilient_pq.io import ObjectTail, ReadStore
+from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.off_event_loop import off_loop
@@ -108,12 +108,12 @@ class DecryptedStore(SubstituteStore):
         with located(where):
             footer_key = await keys.key_of(sealed.key_metadata, None)
             if footer_key is None:
-                said = "" if sealed.key_metadata is None else f"; the file says of it {sealed.key_metadata!r}"
-                raise KeyMissingError(f"the footer key is missing{said}", hint="pass it with keys=")
+                raise keys.missing(sealed.key_metadata, None)
             cipher = FileCipher.of(sealed.algorithm, footer_key, aad_prefix)
             metadata = sealed.metadata(cipher)
             own = column_key_metadata(metadata)
-            found = {path: await keys.key_of(about, path) for path, about in own.items()}
+            asked = await all_or_none(keys.key_of(about, path) for path, about in own.items())
+            found = dict(zip(own, asked, strict=True))
             cipher.take_column_keys(found)
             opened = await off_loop(len(metadata.row_groups) * 8, lambda: list(open_chunks(metadata, cipher)))
             view = cls(store, tail, sealed, metadata)

@@ -7,7 +7,7 @@ import inspect
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from resilient_pq.errors import KeyMissingError, OptionError, ResilientPQError, Where, located
 from resilient_pq.format.crypto.modules import checked_key
@@ -17,6 +17,8 @@ from resilient_pq.io import ReadStore
 FOOTER: Final = "footer"
 #: Bytes of key metadata, which the file names, that an error shows.
 _SHOWN_METADATA: Final = 80
+#: Keys of one file that are asked for at one time.
+_AT_ONCE: Final = 8
 
 #: The store and the key of the encrypted file.
 FilePlace: TypeAlias = tuple[ReadStore, str]
@@ -29,8 +31,8 @@ class KeySource(Protocol):
     """Something that has the keys of many files, such as `KeyTools`."""
 
     @abstractmethod
-    async def data_key(self, key_metadata: bytes, place: FilePlace | None) -> bytes | None:
-        """The key that key metadata of the file at a place name; None where they name none that may be had."""
+    def keys_of(self, place: FilePlace | None) -> KeyFunction:
+        """A function that gives the keys of the file at a place."""
 
 
 #: The ways to give keys: the key of the footer alone, keys by key metadata or column, a function, or `KeyTools`.
@@ -46,6 +48,7 @@ class DecryptionKeys:
         self._known: dict[tuple[bytes, str | None], bytes | None] = {}
         self._refusals: dict[tuple[bytes, str | None], BaseException] = {}
         self._turns: defaultdict[tuple[bytes, str | None], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._few = asyncio.Semaphore(_AT_ONCE)
         self._by_column = True
 
     @classmethod
@@ -59,15 +62,11 @@ class DecryptionKeys:
             return cls(_of_mapping(keys))
         if isinstance(keys, bytes | bytearray):
             return cls(_of_mapping({FOOTER: keys}))
-        if isinstance(keys, KeySource):
-            source = keys
-            found = cls(lambda key_metadata, _: source.data_key(key_metadata, place))
-        elif callable(keys):
-            function = keys
-            found = cls(lambda key_metadata, _: _called(function, key_metadata))
-        else:
+        function = keys.keys_of(place) if isinstance(keys, KeySource) else keys
+        if not callable(function):
             hint = "pass the key of the footer, a mapping of keys, a function of key metadata, or rpq.KeyTools"
             raise OptionError(f"keys= is {type(keys).__name__}, which gives no keys", hint=hint)
+        found = cls(lambda key_metadata, _: answer_of(function, key_metadata))
         found._by_column = False
         return found
 
@@ -83,7 +82,7 @@ class DecryptionKeys:
             KeyMissingError: Who was asked for the key failed.
         """
         wanted = (key_metadata or b"", column if self._by_column else None)
-        async with self._turns[wanted]:
+        async with self._turns[wanted], self._few:
             if wanted not in self._known:
                 with located(Where(column=column)):
                     self._known[wanted] = await self._asked(*wanted, column)
@@ -112,11 +111,9 @@ class DecryptionKeys:
         """The error for a key that `key_of` has not: it names the column, and what to pass."""
         name = _shown(key_metadata or b"")
         refusal = self._refusals.get((key_metadata or b"", column if self._by_column else None))
-        hint = (
-            f'pass keys={{"{column or FOOTER}": key}}, or a key for the key metadata {name}'
-            if self._by_column
-            else f"keys= gave none for the key metadata {name}"
-        )
+        hint = f"keys= has none for the key metadata {name}"
+        if self._by_column:
+            hint = f'give it in keys= (rpq: --keys FILE) as "{column or FOOTER}", or by its key metadata, {name}'
         error = KeyMissingError(f"there is no key for {_name_of(column)}", where=Where(column=column), hint=hint)
         error.__cause__ = refusal
         return error
@@ -141,7 +138,8 @@ def _of_mapping(keys: Mapping[str, bytes] | Mapping[bytes, bytes]) -> Callable[[
         try:
             named[name.encode() if isinstance(name, str) else name] = checked_key(key)
         except OptionError as error:
-            whose = f"the key called {name!r}" if isinstance(name, str) else "a key"
+            # Where the value is no bytes, names and keys may be exchanged.
+            whose = f"the key called {name!r}" if isinstance(name, str) and isinstance(key, bytes) else "a key"
             raise OptionError(f"{whose} in keys= cannot be used: {error.message}") from None
 
     async def find(key_metadata: bytes, column: str | None) -> bytes | None:
@@ -152,10 +150,10 @@ def _of_mapping(keys: Mapping[str, bytes] | Mapping[bytes, bytes]) -> Callable[[
     return find
 
 
-async def _called(function: KeyFunction, key_metadata: bytes) -> object:
+async def answer_of(function: Callable[..., Any], *args: object) -> Any:
     """The answer of a function that may wait: on the loop where it is a coroutine function, else in a thread."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        found = function(key_metadata)
+        found = function(*args)
     else:
-        found = await asyncio.to_thread(function, key_metadata)
+        found = await asyncio.to_thread(function, *args)
     return await found if inspect.isawaitable(found) else found

@@ -333,7 +333,7 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
         encrypted = column.crypto_metadata is not None or column.encrypted_column_metadata is not None
         # Where a file does not say how, nothing in it is encrypted, and its footer is damaged (Encryption.md).
         if encrypted and contents.metadata.encryption_algorithm is not None:
-            hint = f'pass keys= with its key, as in keys={{"{leaf.column_path}": key}}, or leave the column out'
+            hint = f'give it in keys= (rpq: --keys FILE) as "{leaf.column_path}", or leave the column out'
             raise KeyMissingError(f"the column {leaf.column_path} is encrypted, and its key is missing", hint=hint)
         if metadata is None:
             raise FormatError("the column chunk has no metadata")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import resilient_pq as rpq
@@ -56,7 +56,7 @@ async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, 
 
     async def run(task: FileTask) -> rpq.FileResult:
         try:
-            return await _facts(task, sections)
+            return await _facts(task, sections, output.reached.keys.opening)
         except Exception as error:
             return rpq.FileResult("inspect", task.name, error=FileError.of(error))
 
@@ -85,8 +85,8 @@ async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, 
     return many_verbs.finish_run(output, summary, urls, more=more)
 
 
-async def _facts(task: FileTask, sections: Sections) -> rpq.FileResult:
-    async with rpq.open(task.source) as file:
+async def _facts(task: FileTask, sections: Sections, how: Mapping[str, Any]) -> rpq.FileResult:
+    async with rpq.open(task.source, **how) as file:
         pages = None
         if sections.pages is not None:
             pages = [page async for page in pages_of_column(file, sections.pages)]

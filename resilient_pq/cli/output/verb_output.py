@@ -66,7 +66,7 @@ class Output:
         self.url = " ".join(map(shown, urls)) or None
         self.reached = reached or Storage({})
         users = ["the user and password of a URL"] if any(map(has_user, urls)) else []
-        self._left_out = [*self.reached.left_out, *users]
+        self._left_out = [*self.reached.left_out, *self.reached.keys.left_out, *users]
         self.as_lines = False
         self._out = console(sys.stdout)
         self._err = console(sys.stderr, stderr=True)

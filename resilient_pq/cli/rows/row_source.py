@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
@@ -102,21 +102,23 @@ async def _below(url: str, place: Place, stores: Stores) -> list[Place]:
 @asynccontextmanager
 async def open_rows(output: Output, urls: Sequence[str], **how: Any) -> AsyncIterator[rpq.Dataset]:
     """The rows of all files, open as one."""
+    how = {**output.reached.keys.opening, **how}
     async with find_places(output, urls) as places, rpq.open_many(places, **how) as dataset:
         yield dataset
 
 
 async def open_each(output: Output, urls: Sequence[str]) -> AsyncGenerator[rpq.File, None]:
     """Every file, open, in order; some footers are read ahead."""
+    how = output.reached.keys.opening
     async with find_places(output, urls) as places:
         with output.progress("reading") as meter:
             for first in range(0, len(places), _AT_ONCE):
-                files = await all_or_none(_opened(place) for place in places[first : first + _AT_ONCE])
+                files = await all_or_none(_opened(place, how) for place in places[first : first + _AT_ONCE])
                 for number, file in enumerate(files, first + 1):
                     async with file:
                         yield file
                     meter.update(number / len(places), f"{number:,} files")
 
 
-async def _opened(place: Place) -> rpq.File:
-    return await rpq.open(place)
+async def _opened(place: Place, how: Mapping[str, Any]) -> rpq.File:
+    return await rpq.open(place, **how)

@@ -1,0 +1,199 @@
+"""`--keys` and `--key-command`: encrypted files are read, and a key is shown nowhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+from corpus_of_others import of_corpus
+
+KEY = b"the key of tests"
+SHOWN = (KEY.decode(), KEY.hex(), KEY.hex().upper(), base64.b64encode(KEY).decode(), repr(list(KEY)))
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Path:
+    """A file of Arrow, all of it encrypted with one key."""
+    path = tmp_path / "day.parquet"
+    properties = pe.create_encryption_properties(KEY, aad_prefix=b"day", store_aad_prefix=True)
+    with pq.ParquetWriter(path, pa.schema({"x": pa.int64()}), encryption_properties=properties) as writer:
+        writer.write_table(pa.table({"x": [1, 2, 3]}))
+    return path
+
+
+@pytest.fixture
+def keys_file(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file of keys."""
+
+    def write(keys: Any = None, mode: int = 0o600) -> Path:
+        path = tmp_path / "keys.json"
+        keys = keys or {"footer": base64.b64encode(KEY).decode()}
+        path.write_text(keys if isinstance(keys, str) else json.dumps(keys))
+        path.chmod(mode)
+        return path
+
+    return write
+
+
+def printing(text: str, status: int = 0) -> str:
+    """A command that prints text, and ends with a status."""
+    return shlex.join([sys.executable, "-c", f"import sys; print({text!r}); sys.exit({status})"])
+
+
+def no_key_in(*texts: str) -> bool:
+    return not any(shown in text for shown in SHOWN for text in texts)
+
+
+class TestFile:
+    @pytest.mark.parametrize(
+        "text", [base64.b64encode(KEY).decode(), base64.urlsafe_b64encode(KEY).decode(), KEY.hex(), KEY.hex().upper()]
+    )
+    def test_its_keys_are_base64_or_hexadecimal(self, rpq_run: Any, encrypted: Path, keys_file: Any, text: str) -> None:
+        ended = rpq_run("cat", encrypted, "--keys", keys_file({"footer": text}))
+        assert (ended.code, ended.out) == (0, '{"x": 1}\n{"x": 2}\n{"x": 3}\n')
+        assert ended.err == ""
+
+    @pytest.mark.parametrize("verb", ["head", "schema", "count", "stats", "inspect"])
+    def test_every_verb_that_reads_takes_it(self, rpq_run: Any, encrypted: Path, keys_file: Any, verb: str) -> None:
+        ended = rpq_run(verb, encrypted, "--json", "--keys", keys_file())
+        assert ended.code == 0 and no_key_in(ended.out, ended.err)
+
+    def test_two_files_are_compared(self, rpq_run: Any, encrypted: Path, keys_file: Any) -> None:
+        assert rpq_run("diff", encrypted, encrypted, "--keys", keys_file()).code == 0
+
+    def test_a_folder_is_read_and_counted(self, rpq_run: Any, encrypted: Path, keys_file: Any) -> None:
+        (encrypted.parent / "days").mkdir()
+        for name in "ab":
+            (encrypted.parent / "days" / f"{name}.parquet").write_bytes(encrypted.read_bytes())
+        assert rpq_run("count", encrypted.parent / "days", "--keys", keys_file()).out.endswith("6  total\n")
+        assert rpq_run("inspect", encrypted.parent / "days", "--keys", keys_file(), "--json").code == 0
+
+    def test_columns_without_a_key_are_asked_for_by_name(self, rpq_run: Any, keys_file: Any) -> None:
+        path = of_corpus("parquet-testing/data/encrypt_columns_and_footer.parquet.encrypted")
+        keys = {"kf": b"0123456789012345".hex(), "kc1": b"1234567890123450".hex()}
+        ended = rpq_run("cat", path, "--columns", "double_field,boolean_field", "--head", 1, "--keys", keys_file(keys))
+        assert (ended.code, ended.out) == (0, '{"double_field": 0.0, "boolean_field": true}\n')
+        ended = rpq_run("cat", path, "--columns", "float_field", "--keys", keys_file(keys))
+        assert ended.code and "float_field" in ended.err and "--keys" in ended.err
+
+    @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+    @pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o640, True), (0o604, True), (0o400, False)])
+    def test_others_should_not_read_it(
+        self, rpq_run: Any, encrypted: Path, keys_file: Any, mode: int, told: bool
+    ) -> None:
+        ended = rpq_run("count", encrypted, "--keys", keys_file(mode=mode))
+        assert (ended.code, ended.out) == (0, "3\n")
+        assert ("chmod 600" in ended.err) == told
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ({"footer": base64.b64encode(KEY[:15]).decode()}, "the key called 'footer' cannot be used"),
+            ({"footer": KEY.hex()[:31]}, "the key called 'footer' cannot be used"),
+            ({"footer": KEY.decode()}, "neither base64 nor hexadecimal"),
+            ({"footer": None}, "the key called 'footer' cannot be used"),
+            ({KEY.hex(): "footer"}, "the key cannot be used"),
+            ([KEY.hex()], "not a JSON object"),
+            (f'{{"footer": "{KEY.hex()}"', "not JSON"),
+            ("[" * 100_000, "not JSON"),
+        ],
+    )
+    def test_what_is_wrong_is_told_without_a_key(
+        self, rpq_run: Any, encrypted: Path, keys_file: Any, content: Any, message: str
+    ) -> None:
+        ended = rpq_run("count", encrypted, "--json", "--keys", keys_file(content))
+        assert ended.code == 2 and message in ended.document["error"]["message"]
+        assert no_key_in(ended.out, ended.err)
+
+    def test_one_that_is_missing_is_told(self, rpq_run: Any, encrypted: Path, tmp_path: Path) -> None:
+        ended = rpq_run("count", encrypted, "--keys", tmp_path / "none.json")
+        assert ended.code == 2 and "cannot be read: No such file" in ended.err.replace("\n", " ")
+
+
+class TestCommand:
+    def test_it_gets_the_key_metadata_and_prints_the_key(self, rpq_run: Any, tmp_path: Path) -> None:
+        path = of_corpus("parquet-testing/data/encrypt_columns_and_footer.parquet.encrypted")
+        script = tmp_path / "keys.py"
+        script.write_text(
+            "import os, sys\n"
+            "name = sys.stdin.buffer.read().decode()\n"
+            "assert os.environ['RPQ_KEY_METADATA'] == name\n"
+            "keys = {'kf': b'0123456789012345', 'kc1': b'1234567890123450'}\n"
+            "print('not for you', file=sys.stderr) if name not in keys else print(keys[name].hex())\n"
+            "sys.exit(name not in keys)\n"
+        )
+        command = shlex.join([sys.executable, str(script)])
+        ended = rpq_run("cat", path, "--columns", "double_field", "--head", 1, "--key-command", command)
+        assert (ended.code, ended.out) == (0, '{"double_field": 0.0}\n')
+        ended = rpq_run("cat", path, "--columns", "float_field", "--key-command", command)
+        assert ended.code and "float_field" in ended.err
+
+    def test_no_shell_sees_the_key_metadata(self, rpq_run: Any, encrypted: Path, tmp_path: Path) -> None:
+        made = tmp_path / "made"
+        ended = rpq_run("count", encrypted, "--key-command", f"echo {KEY.hex()}; touch {made}")
+        assert ended.code and not made.exists() and no_key_in(ended.out, ended.err.split("\n", 1)[1])
+
+    @pytest.mark.parametrize(
+        ("command", "message"),
+        [
+            (printing("no key"), "printed no key"),
+            (printing(KEY.hex()[:-2]), "printed no key"),
+            (printing(KEY.hex(), 3), "footer"),
+            ("/no/such/program", "cannot be started"),
+        ],
+    )
+    def test_what_goes_wrong_is_told_without_a_key(
+        self, rpq_run: Any, encrypted: Path, command: str, message: str
+    ) -> None:
+        ended = rpq_run("count", encrypted, "--json", "--key-command", command)
+        assert ended.code and message in ended.document["error"]["message"]
+        assert no_key_in(ended.out, ended.err)
+
+    @pytest.mark.parametrize("command", ["", "  ", "echo 'open"])
+    def test_it_has_to_be_a_command(self, rpq_run: Any, encrypted: Path, command: str) -> None:
+        assert rpq_run("count", encrypted, "--key-command", command).code == 2
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which children there are")
+    def test_it_ends_with_the_verb(self, encrypted: Path) -> None:
+        arguments = [sys.executable, "-m", "resilient_pq", "count", str(encrypted), "--key-command", "sleep 100"]
+        with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+            children, deadline = Path(f"/proc/{process.pid}/task/{process.pid}/children"), time.monotonic() + 60
+            while not (child := children.read_text().strip()):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)  # to the verb alone
+            _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert not Path(f"/proc/{child}").exists()
+
+    def test_keys_come_from_one_place(self, rpq_run: Any, encrypted: Path, keys_file: Any) -> None:
+        ended = rpq_run("count", encrypted, "--keys", keys_file(), "--key-command", "true")
+        assert ended.code == 2 and "not from both" in ended.err
+
+
+class TestAdvice:
+    def test_a_file_without_keys_says_which_option(self, rpq_run: Any, encrypted: Path) -> None:
+        ended = rpq_run("count", encrypted)
+        assert ended.code and "--keys" in ended.err
+
+    def test_verbs_that_open_no_encrypted_file_take_no_keys(
+        self, rpq_run: Any, encrypted: Path, keys_file: Any
+    ) -> None:
+        assert rpq_run("protect", encrypted, "--keys", keys_file()).code == 2
+
+    def test_the_prefix_is_compared(self, rpq_run: Any, encrypted: Path, keys_file: Any) -> None:
+        assert rpq_run("count", encrypted, "--keys", keys_file(), "--aad-prefix", "day").out == "3\n"
+        assert rpq_run("count", encrypted, "--keys", keys_file(), "--aad-prefix", "night").code
