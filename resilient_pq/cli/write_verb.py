@@ -176,14 +176,13 @@ def write(
         "table": parse_table(table),
     }
     rolling = {name: value for name, value in rolling.items() if value is not None}
+    others = rolling or resume or mode == "x" or dst == STDIN
     create: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
 
     async def work(output: Output) -> int:
         EncoderOptions(**settings)  # wrong ones are told of before anything is read
         if append:
-            if rolling or resume or mode == "x" or dst == STDIN:
-                raise OptionError("--append writes to one complete file", hint="leave --append or the other option out")
-            return await _append(output, reading, dst, settings)
+            return await _append(output, reading, dst, settings, alone=not others)
         if not rolling and not resume:
             return await _write_file(output, reading, dst, {**settings, "mode": mode})
         if dst == STDIN:
@@ -259,7 +258,11 @@ async def _create_or_resume(output: Output, open_source: OpenSource, dst: str, s
         raise
 
 
-async def _append(output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any]) -> int:
+async def _append(
+    output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any], *, alone: bool
+) -> int:
+    if not alone:
+        raise OptionError("--append writes to one complete file", hint="leave --append or the other option out")
     opening = rpq.append(dst, storage_options=output.reached.options, **settings)
     return await resume_file(
         output, open_source, dst, lambda _: opening, skip=False, settings=settings, word="appended"
