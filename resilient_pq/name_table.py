@@ -15,7 +15,8 @@ bulk.scrub scrub
 bulk.scrub_report ScrubReport ScrubbedFile
 compaction.compact compact
 compaction.compaction_run Compaction
-dataset.dataset Dataset open_many
+dataset.dataset Dataset
+dataset.dataset_opening open_many
 dataset.dataset_writer DatasetWriter
 dataset.sink_creation create_dataset resume_dataset
 dataset.sink_state DatasetCheckpoint DatasetFile

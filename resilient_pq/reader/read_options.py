@@ -186,26 +186,41 @@ class ReadSettings:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How a file is followed that is still being written.
+    """How a file or a data set is followed that is still being written.
 
     Attributes:
-        poll_seconds: Between two looks at the file while it has nothing new.
+        poll_seconds: Between two looks while there is nothing new.
         wait: What waits that long: a coroutine function that takes seconds.
+        last_rows: Begin with the row group that has the first of so many rows that are stored last; None for all rows.
+        idle_seconds: End when a data set had nothing new for so long; None never ends. A file ends when it is complete.
 
     Raises:
-        SchemaError: `poll_seconds` is no number above 0, or `wait` cannot be called.
+        SchemaError: A setting is out of range, or `wait` cannot be called.
     """
 
     poll_seconds: float = 1.0
     wait: Callable[[float], Awaitable[object]] = asyncio.sleep
+    last_rows: int | None = None
+    idle_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings with which waiting is not possible."""
         seconds: object = self.poll_seconds
         if not isinstance(seconds, int | float) or not seconds > 0:
             raise OptionError(f"poll_seconds is {seconds!r}; it is a number above 0")
+        for name in ("last_rows", "idle_seconds"):
+            value: object = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float) or not value >= 0):
+                raise OptionError(f"{name} is {value!r}; it is a number, 0 or more")
         if not callable(self.wait):
             raise OptionError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
+
+
+def follow_options(follow: object) -> FollowOptions | None:
+    """What a caller says by `follow`; None where nothing is followed."""
+    if not isinstance(follow, bool | FollowOptions):
+        raise OptionError(f"follow is {follow!r}; it is True, False or FollowOptions")
+    return FollowOptions() if follow is True else follow or None
 
 
 class Tails:
