@@ -17,6 +17,7 @@ from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import FormatError, StoreError, UnsupportedError, Where
 from resilient_pq.io import LocalStore, ReadStore, RetryPolicy
 from resilient_pq.reader.contents import Contents
+from resilient_pq.tables.partition_key import PartitionKey
 
 #: How many files of a sink are in the table, by the folder of the partition.
 Marks = Mapping[str, int]
@@ -42,10 +43,10 @@ class FileTable(Protocol):
     def load(self) -> bool:
         """Look at the newest version; False where there is no such table yet."""
 
-    def create(self, ingest: Ingest, partition_by: Sequence[str]) -> None:
+    def create(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> None:
         """Make it, for rows of a schema, unless somebody else just has, and look at it."""
 
-    def fitted(self, ingest: Ingest, partition_by: Sequence[str]) -> Ingest:
+    def fitted(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> Ingest:
         """What takes rows for files of this table, with its field ids; an error where they do not fit it."""
 
     def committed(self, sink: str, partitions: Collection[str]) -> Marks:
