@@ -15,11 +15,13 @@ bulk.scrub scrub
 bulk.scrub_report ScrubReport ScrubbedFile
 compaction.compact compact
 compaction.compaction_run Compaction
-dataset.dataset Dataset open_many
+dataset.dataset Dataset
+dataset.dataset_opening open_many
 dataset.dataset_writer DatasetWriter
 dataset.sink_creation create_dataset resume_dataset
 dataset.sink_state DatasetCheckpoint DatasetFile
 dataset.summary.write_summary WrittenMetadata write_metadata
+encryption.encryption Encryption
 engines.scan Scan scan
 errors AccessDeniedError AlreadyExistsError AuthenticationError BucketNotFoundError ChecksumError CodecUnavailableError
 errors CredentialsExpiredError EncodingError FileClosedError FileFullError FormatError KeyMissingError NotFoundError

@@ -16,21 +16,13 @@ from typing import NoReturn, assert_never
 from resilient_pq import memory_pool
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
 from resilient_pq.arrow.handed_over import copy_mutable, num_bytes_at_hand
-from resilient_pq.errors import (
-    FileFullError,
-    ResilientPQError,
-    SchemaError,
-    Where,
-    WriterFencedError,
-    located,
-)
+from resilient_pq.errors import FileFullError, ResilientPQError, SchemaError, Where, WriterFencedError, located
 from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
@@ -39,7 +31,7 @@ from resilient_pq.writer.option_checks import check_key_values
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
 from resilient_pq.writer.protected_layout import ProtectedLayout
 from resilient_pq.writer.unstored_deadline import UnstoredDeadline
-from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
+from resilient_pq.writer.write_options import DEFAULT_THREADS, EncoderOptions
 
 log = logging.getLogger("resilient_pq.writer")
 
@@ -182,7 +174,7 @@ class Writer(UnstoredDeadline):
         self._pipeline = Pipeline(
             encoder,
             self._sink,
-            max_threads=self._options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS),
+            max_threads=self._options.write.max_threads or DEFAULT_THREADS,
             row_group_bytes=self._options.row_group_bytes,
             laid_out=self._row_group_ended,
         )
@@ -204,9 +196,14 @@ class Writer(UnstoredDeadline):
             **(self._options.own_metadata or {}),
             "ARROW:schema": ingest.encoded_schema,
         }
-        share = self._options.parity_share
-        laid_out = ingest.schema, RecordChain(self._file_id), key_value
-        layout = FileLayout(*laid_out) if share is None else ProtectedLayout(*laid_out, groups=InlineGroups(share))
+        groups = self._options.parity_groups()
+        sealing = None
+        if self._options.encryption is not None:
+            from resilient_pq.writer.file_sealing import FileSealing  # noqa: PLC0415 (few files are encrypted)
+
+            sealing = FileSealing(self._options.encryption, ingest.schema, self._file_id, os.urandom)
+        laid_out = ingest.schema, RecordChain(self._file_id), key_value, sealing
+        layout = FileLayout(*laid_out) if groups is None else ProtectedLayout(*laid_out, groups=groups)
         return FileEncoder(layout, self._options)
 
     async def _take(self, rows: BatchFeeder) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from resilient_pq.errors import OptionError, SchemaError
 from resilient_pq.format.compression import codecs as compression
@@ -15,6 +15,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.machine_limits import processors
 from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import bloom_filters, check_names, column_metadata
@@ -24,6 +25,7 @@ from resilient_pq.writer.option_checks import (
     OptionHelp,
     check_key_values,
     check_options,
+    encryption_keys,
     file_path,
     of_column,
     one_of,
@@ -34,8 +36,12 @@ from resilient_pq.writer.option_checks import (
     whole_number,
 )
 
+if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption
+    from resilient_pq.parity.inline_groups import InlineGroups
+
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
-MAX_DEFAULT_THREADS = 4
+DEFAULT_THREADS: Final = min(processors(), 4)
 
 #: The codec of columns for which nothing is said.
 DEFAULT_CODEC: Final = "zstd"
@@ -87,7 +93,8 @@ class WriteOptions:
         overwrite_partial: Replace the NAME.partial that a crashed writer left, losing what is in it.
         permissions: Local files: what others than the owner may do with the file, at most, as `os.chmod` takes it;
             None for what the umask leaves.
-        max_threads: Column chunks encoded at one time; None is the number of processors, at most 4. More are encoded
+        max_threads: Column chunks encoded at one time; None is the number of processors that this process may use,
+            at most 4. More are encoded
             while those before them are written, also of the next row group, until a quarter of `row_group_bytes` waits.
             1 never encodes and writes at one time.
     """
@@ -148,6 +155,7 @@ class EncoderOptions:
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        encryption: With which keys the file is encrypted (`Encryption`); None leaves it in the clear.
         parity: Bytes of parity inside the file for each byte, at most half: 0.05 or "5%". So many damaged bytes in a
             row, and scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, when a file is
             resumed, as before.
@@ -190,6 +198,7 @@ class EncoderOptions:
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
+    encryption: Encryption | None = option(None, encryption_keys)  # noqa: RUF009  # its default is None
     parity: float | str | None = option(
         None,
         parity_share,
@@ -232,6 +241,14 @@ class EncoderOptions:
         """The share of parity that `parity` names; None for none."""
         return None if self.parity is None else ParityShare.parse(self.parity)
 
+    def parity_groups(self) -> InlineGroups | None:
+        """What takes the bytes of a new file to make their parity; None where it has none."""
+        if self.parity_share is None:
+            return None
+        from resilient_pq.parity.inline_groups import InlineGroups  # noqa: PLC0415 (few files have parity)
+
+        return InlineGroups(self.parity_share)
+
     @property
     def cadence(self) -> Cadence:
         """How often automatic checkpoints are wanted."""
@@ -259,6 +276,8 @@ class EncoderOptions:
         for setting in ("compression", "compression_level", "encodings"):
             if isinstance(given := getattr(self, setting), Mapping):
                 check_names(schema, setting, given)
+        if self.encryption is not None:
+            self.encryption.check_names(schema)
         filters: Sequence[FilterOptions | None] = [None] * len(schema.leaves)
         if self.write.bloom_filter_options is not None:
             filters = bloom_filters(schema, self.write.bloom_filter_options)
@@ -285,6 +304,7 @@ class EncoderOptions:
             level_encoding=Encoding[self.write.level_encoding],
             page_bytes=self.page_bytes,
             page_rows=self.write.page_rows,
+            sealed=self.encryption is not None,
             dictionary_bytes=self.write.dictionary_bytes,
             version=1 if self.write.data_page_version == "1.0" else 2,
             statistics=self.write.statistics,
