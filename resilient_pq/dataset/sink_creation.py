@@ -22,7 +22,7 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, 
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.tables.committer import Committer, SinkPlace
-from resilient_pq.tables.file_table import TableSettings
+from resilient_pq.tables.file_table import TableSettings, check_table
 from resilient_pq.writer.creation import new_file, sink_options_of
 from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
@@ -243,8 +243,7 @@ class _Sink:
             options = replace(options, options=replace(write, max_bytes_in_flight=share))
         # What no upload could have is refused before the first file is begun.
         sink_options_of(options.write, "x")
-        if table is not None and not hasattr(table, "connect"):
-            raise SchemaError(f"table is {table!r}", hint="it is an rpq.IcebergTable or an rpq.DeltaTable")
+        check_table(table, options)
         keep_keys = table is not None and table.keeps_keys
         settings = SinkSettings(keys, roll, max_open, options.row_group_bytes, keep_keys)
         return cls(settings, Naming(name, tuple(key.name for key in keys)), options, table)

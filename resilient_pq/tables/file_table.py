@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from resilient_pq.arrow.batch_ingest import Ingest
-from resilient_pq.errors import FormatError, StoreError, UnsupportedError, Where
+from resilient_pq.errors import FormatError, OptionError, StoreError, UnsupportedError, Where
 from resilient_pq.io import LocalStore, ReadStore, RetryPolicy
 from resilient_pq.reader.contents import Contents
 from resilient_pq.tables.partition_key import PartitionKey
@@ -32,6 +32,14 @@ class TableFile:
     contents: Contents  # its footer
     partition: str = ""  # the folder of its partition, ``day=1/country=FR``
     sequence: int = 0  # its number among the files of its partition by one sink, from 0
+
+
+class _MayBeEncrypted(Protocol):
+    """How files are written."""
+
+    @property
+    def encryption(self) -> object | None:
+        """With which keys."""
 
 
 class FileTable(Protocol):
@@ -69,6 +77,19 @@ class TableSettings(Protocol):
 
     def connect(self, folder: str, storage_options: Mapping[str, Any] | None) -> FileTable:
         """The table, for files below a folder (`location_of`)."""
+
+
+def check_table(table: object, options: _MayBeEncrypted) -> None:
+    """Raise where files cannot be committed to what a caller names as their table; None names none."""
+    if table is None:
+        return
+    if not hasattr(table, "connect"):
+        raise OptionError(f"table is {table!r}", hint="it is an rpq.IcebergTable or an rpq.DeltaTable")
+    if options.encryption is not None:
+        raise OptionError(
+            "encrypted files cannot be in a table: its readers have no keys for them",
+            hint="leave out encryption=, or table=",
+        )
 
 
 def location_of(store: ReadStore, key: str) -> str:

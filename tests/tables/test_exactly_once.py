@@ -172,3 +172,10 @@ async def test_files_are_rewritten_once(place: Any, partition_by: str | None, tm
     async with rpq.resume_dataset(place.data, table=place.settings(), partition_by=partition_by) as writer:
         await writer.write(rows(30, 40))
     assert place.ids() == list(range(40))
+
+
+async def test_what_cannot_be_committed_is_refused(any_place: Any) -> None:
+    with pytest.raises(rpq.OptionError, match="IcebergTable or"):
+        rpq.create_dataset(any_place.data, table="web.events")  # type: ignore[arg-type]
+    with pytest.raises(rpq.OptionError, match="encrypted files cannot be in a table"):
+        rpq.create_dataset(any_place.data, table=any_place.settings(), encryption=rpq.Encryption(footer_key=bytes(16)))
