@@ -206,6 +206,15 @@ def test_junk_behind_the_end(theirs: bytes) -> None:
     assert (behind.start, behind.end) == (len(theirs), len(theirs) + len(junk))
 
 
+def test_a_number_of_rows_is_not_believed_where_the_damage_may_begin_in_it() -> None:
+    """A block of something else begins within it: its last byte is another one, and what follows are no row groups."""
+    data = by_pyarrow(200)
+    at = data.rindex(b"\x16\x90\x03\x19")  # 200 rows, and the row groups
+    found = find(data[: at + 2] + b"\x0c" + b"%" * 200 + data[at + 203 :])
+    assert partial_metadata(data[: at + 2][found.start :] + b"\x0c").num_rows == 776
+    assert (found.complete, found.num_rows, found.num_row_groups) == (False, None, None)
+
+
 @pytest.mark.parametrize("lost", range(1, 9))
 def test_the_tail_of_a_file_without_row_groups(lost: int) -> None:
     """Its own length and magic are nothing that stands behind it; other bytes are, and nobody knows whose they are."""
