@@ -59,6 +59,7 @@ from resilient_pq.public_names import DatasetFile as DatasetFile
 from resilient_pq.public_names import DecodedColumnIndex as DecodedColumnIndex
 from resilient_pq.public_names import DeltaTable as DeltaTable
 from resilient_pq.public_names import EncodingError as EncodingError
+from resilient_pq.public_names import Encryption as Encryption
 from resilient_pq.public_names import Fencing as Fencing
 from resilient_pq.public_names import FetchCounters as FetchCounters
 from resilient_pq.public_names import FileClosedError as FileClosedError

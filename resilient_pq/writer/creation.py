@@ -18,7 +18,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
-from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.io.resolve import Opening, is_local, reach
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_writer import Resumed, Writer
 from resilient_pq.writer.option_keywords import CreateKeywords, known_options, takes_options
@@ -77,7 +77,7 @@ def new_file(
     alone: bool = False,
 ) -> Opening[Writer]:
     """A writer to a new object, as of `create`; `alone` refuses to take over the lease of an unfinished file."""
-    if schema is not None and options.name_columns:
+    if schema is not None and (options.name_columns or options.encryption is not None):
         options.chunk_options(Ingest.from_schema(schema).schema)  # which refuses columns that are not there
     file_id = new_file_id()
     lease = LeaseTerms(file_id.hex(), exclusive=alone) if options.fencing == "lease" else None
@@ -131,7 +131,7 @@ def writer_of(
             file_id=file_id,
         )
 
-    return Opening(opening)
+    return Opening(opening, is_local=is_local(url))
 
 
 def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:
