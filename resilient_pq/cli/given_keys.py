@@ -9,7 +9,7 @@ import shlex
 import stat
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -19,8 +19,9 @@ from resilient_pq.cli.key_command import printed_by
 from resilient_pq.errors import OptionError
 from resilient_pq.format.crypto.modules import checked_key
 
-#: The verbs that take keys.
-WITH_KEYS: Final = frozenset({"cat", "head", "schema", "count", "stats", "diff", "inspect"})
+#: The verbs that take keys, and those of them that write encrypted files.
+WITH_KEYS: Final = frozenset({"cat", "head", "schema", "count", "stats", "diff", "inspect", "write"})
+ENCRYPTING: Final = frozenset({"write"})
 
 KeysFile = Annotated[
     str | None,
@@ -44,6 +45,35 @@ AadPrefix = Annotated[
     str | None,
     typer.Option("--aad-prefix", metavar="TEXT", help="The AAD prefix of encrypted files that do not store it."),
 ]
+Encrypt = Annotated[
+    str | None,
+    typer.Option(
+        "--encrypt",
+        metavar="NAME",
+        help="Encrypt the new file, footer and all columns, with the key of this name: of --keys, or what --key-command"
+        " prints for it. The name is written into the file, so that the same options read it.",
+    ),
+]
+EncryptColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--encrypt-column",
+        metavar="COLUMN=NAME",
+        help="Encrypt a column, and what is in it, with another key; may be repeated.",
+    ),
+]
+PlaintextColumns = Annotated[
+    str | None,
+    typer.Option("--plaintext-columns", metavar="NAME,NAME", help="With --encrypt: leave these columns in the clear."),
+]
+PlaintextFooter = Annotated[
+    bool,
+    typer.Option(
+        "--plaintext-footer",
+        help="With --encrypt: sign the footer only, so that anybody can read the schema, the number of rows, and the"
+        " columns that are in the clear.",
+    ),
+]
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{48}|[0-9A-Fa-f]{64})")
 
 
@@ -56,12 +86,44 @@ class GivenKeys:
         arguments: The same for another command.
         left_out: What another command needs besides.
         note: What is wrong with the file of keys.
+        encrypting: What to encrypt with which keys, and other arguments of `Encryption`; None for nothing.
     """
 
     opening: Mapping[str, Any] = field(default_factory=dict, repr=False)
     arguments: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     note: str | None = None
+    encrypting: tuple[str, Mapping[str, str], Mapping[str, Any]] | None = None
+
+    @property
+    def reopening(self) -> Mapping[str, Any]:
+        """The arguments by which a file that was written is opened."""
+        return {} if self.encrypting is None else self.opening
+
+    async def writing(self) -> dict[str, Any]:
+        """The argument `encryption` of `create` and its like, where a file is to be encrypted."""
+        if self.encrypting is None:
+            return {}
+        from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
+
+        footer, columns, rest = self.encrypting
+        return {
+            "encryption": Encryption(
+                footer_key=await self._key_called(footer),
+                footer_key_metadata=footer.encode(),
+                column_keys={column: await self._key_called(name) for column, name in columns.items()},
+                column_key_metadata={column: name.encode() for column, name in columns.items()},
+                aad_prefix=self.opening.get("aad_prefix"),
+                **rest,
+            )
+        }
+
+    async def _key_called(self, name: str) -> bytes:
+        keys = self.opening["keys"]
+        found: bytes | None = keys.get(name) if isinstance(keys, Mapping) else await keys(name.encode())
+        if found is None:
+            raise OptionError(f"--keys has no key called {name!r}")
+        return found
 
 
 NO_KEYS: Final = GivenKeys()
@@ -83,6 +145,31 @@ def given_keys(keys: str | None, key_command: str | None, aad_prefix: str | None
         arguments += ["--aad-prefix", aad_prefix]
     left_out = () if key_command is None else ("--key-command ...",)  # there may be a password in it
     return GivenKeys(opening, tuple(arguments), left_out, None if keys is None else _permissions(keys))
+
+
+def with_encryption(
+    keys: GivenKeys,
+    encrypt: str | None,
+    encrypt_column: Sequence[str] | None,
+    plaintext_columns: str | None,
+    plaintext_footer: bool,
+) -> GivenKeys:
+    """The keys, and what ``--encrypt`` and the options beside it say."""
+    if encrypt is None:
+        if encrypt_column or plaintext_columns or plaintext_footer:
+            raise typer.BadParameter("name the key of the footer, and of all other columns", param_hint="--encrypt")
+        return keys
+    if "keys" not in keys.opening:
+        raise typer.BadParameter("the key comes from --keys or --key-command", param_hint="--encrypt")
+    columns = {}
+    for pair in encrypt_column or ():
+        column, _, name = pair.rpartition("=")
+        if not column or not name or column in columns:
+            raise typer.BadParameter(f"{pair!r} is not COLUMN=NAME, once each", param_hint="--encrypt-column")
+        columns[column] = name
+    plain = [] if plaintext_columns is None else plaintext_columns.split(",")
+    rest = {"plaintext_columns": plain, "plaintext_footer": plaintext_footer}
+    return replace(keys, encrypting=(encrypt, columns, rest))
 
 
 def key_of_text(text: str) -> bytes:

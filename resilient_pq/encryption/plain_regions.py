@@ -11,7 +11,7 @@ from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTa
 from resilient_pq.format.crypto.page_view import ChunkCipher, SealedPage, pages_in
 from resilient_pq.format.crypto.sealed_footer import OpenedChunk, wrong_tag
 from resilient_pq.format.file_metadata import OffsetIndex
-from resilient_pq.format.footer import key_values
+from resilient_pq.format.footer import ChunkSums, key_values
 
 #: The key of the CRC32 of a chunk's bytes as they are stored.
 SEALED_CRC_KEY = "rpq.sealed_crc32"
@@ -158,5 +158,5 @@ def regions_of(opened: OpenedChunk) -> Iterator[PlainRegion]:
         start = min(dictionary or metadata.data_page_offset, metadata.data_page_offset)
         path = ".".join(metadata.path_in_schema or ())
         crc = key_values(metadata.key_value_metadata).get(SEALED_CRC_KEY)
-        known = int(crc, 16) if crc is not None else None
+        known = ChunkSums.parse(crc).chunk if crc is not None else None
         yield SealedChunk(start, start + metadata.total_compressed_size, opener, path, dictionary > 0, index, known)

@@ -27,6 +27,7 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import (
     ColumnMetaData,
     ColumnOrder,
+    EncryptionAlgorithm,
     FileMetaData,
     KeyValue,
     SchemaElement,
@@ -68,6 +69,8 @@ LINEAGE_KEY = "rpq.recovered_from"
 #: Which output of which compaction the file is: see `resilient_pq.compaction.compaction_plan`.
 COMPACTION_KEY = "rpq.compaction"
 CRC_KEY = "rpq.crc32"
+#: The same of an encrypted chunk: sums of its ciphertext.
+SEALED_CRC_KEY = "rpq.sealed_crc32"
 HASH_KEY = "rpq.xxh3"
 RECORD_KEY = "rpq.record"
 
@@ -80,9 +83,9 @@ _LIST = 9
 _SHORT_LIST = 15
 
 
-def frame(metadata: bytes) -> bytes:
+def frame(metadata: bytes, magic: bytes = MAGIC) -> bytes:
     """The footer around serialised file metadata."""
-    return metadata + len(metadata).to_bytes(4, "little") + MAGIC
+    return metadata + len(metadata).to_bytes(4, "little") + magic
 
 
 def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: int) -> bytes:
@@ -108,6 +111,8 @@ def serialize(
     column_orders: Sequence[ColumnOrder] | None,
     key_value: Mapping[str, str | None],
     created_by: str | None,
+    encryption_algorithm: EncryptionAlgorithm | None = None,
+    footer_signing_key_metadata: bytes | None = None,
 ) -> bytes:
     """File metadata whose row groups are serialised already, so that a footer costs a join and no more.
 
@@ -124,6 +129,8 @@ def serialize(
         key_value_metadata=[KeyValue(key, value) for key, value in key_value.items()],
         created_by=created_by,
         column_orders=None if column_orders is None else list(column_orders),
+        encryption_algorithm=encryption_algorithm,
+        footer_signing_key_metadata=footer_signing_key_metadata,
     )
     head = compact_protocol.encode(before)[:-1]
     tail = compact_protocol.encode(after)

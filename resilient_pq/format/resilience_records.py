@@ -50,6 +50,8 @@ MAX_DICTIONARY_COPY = 64 * 1024
 
 _HEADER = struct.Struct("<8sBBHI16sQQQQIIQQII")
 _CHUNK = struct.Struct("<IIQII")
+_SPAN = struct.Struct("<QII")
+SPAN_SIZE = _SPAN.size
 #: Bytes of a chunk record: its header, and a payload that always has this size.
 CHUNK_RECORD_SIZE = HEADER_SIZE + _CHUNK.size
 
@@ -65,9 +67,10 @@ class RecordKind(IntEnum):
     PARITY = 6
     SEAL = 7
     SIDECAR_INDEX = 8
+    SPAN = 9
 
 
-#: Kinds whose payload follows them, and is ``FileMetaData | u32 length | PAR1``.
+#: Kinds whose payload follows them, and is ``FileMetaData | u32 length | PAR1``, or the footer of an encrypted file.
 FOOTER_KINDS = (RecordKind.ANCHOR, RecordKind.CHECKPOINT, RecordKind.FINAL)
 
 
@@ -155,6 +158,8 @@ class ChunkCopies:
     header_crcs: list[int] | None = field(6, list_of(I32), default=None)  # CRC32 of each page header, signed
     #: xxh3-64 of each page, header and body, signed, where a CRC32 may be that of another page too.
     page_hashes: list[int] | None = field(7, list_of(I64), default=None)
+    #: In place of the OffsetIndex of a column that is encrypted with a key of its own: it as a module.
+    sealed_offset_index: bytes | None = field(8, BINARY, default=None)
 
 
 @compact_protocol.struct
@@ -163,6 +168,8 @@ class RowGroupRecord:
 
     row_group: RowGroup = field(1, RowGroup)
     chunks: list[ChunkCopies] = field(2, list_of(ChunkCopies))
+    #: The first row of the row group, in encrypted files alone: the headers of their records may not tell.
+    first_row: int | None = field(3, I64, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +194,25 @@ class ChunkPlace:
         return cls(*_CHUNK.unpack(payload)[:4])
 
 
+@dataclass(frozen=True, slots=True)
+class BytesBehind:
+    """What a record of an encrypted file says in the clear of the bytes that follow it: a chunk, filters, indexes."""
+
+    size: int
+    crc: int  # their CRC32
+
+    def pack(self) -> bytes:
+        """The 16 bytes."""
+        return _SPAN.pack(self.size, self.crc, 0)
+
+    @classmethod
+    def unpack(cls, payload: Any) -> BytesBehind:
+        """Read the first 16 bytes of a payload."""
+        if len(payload) < SPAN_SIZE:
+            raise FormatError(f"a record's payload has {len(payload)} bytes, fewer than {SPAN_SIZE}")
+        return cls(*_SPAN.unpack_from(payload)[:2])
+
+
 @dataclass(slots=True)
 class RecordChain:
     """Makes the records of one file, each knowing the one before it."""
@@ -196,11 +222,14 @@ class RecordChain:
     number: int = 0  # number of the next record
     previous: int = 0  # offset of the newest record, 0 if none
     newest_footer: int = 0  # offset of the newest anchor or checkpoint
+    shows_counts: bool = True  # whether headers have the numbers of rows and row groups; else they have zeros
 
     def record(self, kind: RecordKind, offset: int, payload: bytes, *, num_rows: int, num_row_groups: int) -> bytes:
         """The header and payload of the next record, behind `num_row_groups` complete row groups of `num_rows` rows."""
         if kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT):
             self.newest_footer = offset
+        if not self.shows_counts:
+            num_rows = num_row_groups = 0
         payload_hash, payload_crc = payload_sums(payload)
         header = _packed(
             kind, self.epoch, self.file_id, offset, self.previous, self.newest_footer, num_rows, num_row_groups,

@@ -18,7 +18,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
-from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.io.resolve import Opening, is_local, reach
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_writer import Resumed, Writer
 from resilient_pq.writer.option_keywords import CreateKeywords, known_options, takes_options
@@ -77,7 +77,7 @@ def new_file(
     alone: bool = False,
 ) -> Opening[Writer]:
     """A writer to a new object, as of `create`; `alone` refuses to take over the lease of an unfinished file."""
-    if schema is not None and options.name_columns:
+    if schema is not None and (options.name_columns or options.encryption is not None):
         options.chunk_options(Ingest.from_schema(schema).schema)  # which refuses columns that are not there
     file_id = new_file_id()
     lease = LeaseTerms(file_id.hex(), exclusive=alone) if options.fencing == "lease" else None
@@ -113,6 +113,7 @@ def writer_of(
         try:
             checkpoint_log = None if log_path is None else CheckpointLog.open(log_path)
             sink, resumed = await begin(store, key)
+            settings = options if options.encryption is None else await _with_keys(options, (store, key), sink)
         except BaseException:
             if checkpoint_log is not None:
                 checkpoint_log.close()
@@ -124,14 +125,27 @@ def writer_of(
             key,
             sink,
             schema=schema,
-            options=options,
+            options=settings,
             owns_store=owns_store,
             checkpoint_log=checkpoint_log,
             resumed=resumed,
             file_id=file_id,
         )
 
-    return Opening(opening)
+    return Opening(opening, is_local=is_local(url))
+
+
+async def _with_keys(options: EncoderOptions, place: tuple[WriteStore, str], sink: ObjectSink) -> EncoderOptions:
+    """The options, with keys of this file alone where every file has its own."""
+    from resilient_pq.encryption.encryption import EncryptionOfEach  # noqa: PLC0415 (few files are encrypted)
+
+    if not isinstance(options.encryption, EncryptionOfEach):
+        return options
+    try:
+        return replace(options, encryption=await options.encryption.for_file(place))
+    except BaseException:
+        await sink.abort()
+        raise
 
 
 def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:

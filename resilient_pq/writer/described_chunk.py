@@ -20,6 +20,8 @@ _FIRST_LIST, _FIRST_STRUCT, _NEXT_LIST, _STOP = b"\x19", b"\x1c", b"\x19", b"\0"
 _STRUCTS, _SHORT_LIST, _LONG_LIST = 0x0C, 15, b"\xfc"
 #: A struct that begins with a list of no structs.
 _NO_COLUMNS: Final = 2
+#: A field of type i64 that follows one whose number is one less.
+_NEXT_I64: Final = b"\x16"
 
 
 class Described:
@@ -37,11 +39,6 @@ class Described:
             *(pair for pair in self._metadata.key_value_metadata or () if not pair.key.startswith("rpq.")),
             *ChunkSums(chunk.crc, bloom=bloom, xxh3=chunk.digest).pairs,
         ]
-
-    @staticmethod
-    def of(chunk: Any, filter_offset: int) -> Described | DescribedFlat:
-        """A chunk of either kind."""
-        return Described(chunk, filter_offset) if isinstance(chunk, EncodedChunk) else DescribedFlat(chunk)
 
     def column_chunk(self, *pairs: tuple[str, str]) -> bytes:
         """Its ColumnChunk, with further keys and values."""
@@ -98,9 +95,12 @@ def with_columns(row_group: RowGroup, columns: Sequence[bytes]) -> bytes:
     return _FIRST_LIST + _structs(columns) + compact_protocol.encode(row_group)[_NO_COLUMNS:]
 
 
-def row_group_record(row_group: RowGroup, columns: Sequence[bytes], copies: Sequence[bytes]) -> bytes:
-    """A RowGroupRecord of them."""
-    return _FIRST_STRUCT + with_columns(row_group, columns) + _NEXT_LIST + _structs(copies) + _STOP
+def row_group_record(
+    row_group: RowGroup, columns: Sequence[bytes], copies: Sequence[bytes], first_row: int | None = None
+) -> bytes:
+    """A RowGroupRecord of them; one of an encrypted file says with which row the row group begins."""
+    begins = b"" if first_row is None else _NEXT_I64 + varint_bytes(2 * first_row)
+    return _FIRST_STRUCT + with_columns(row_group, columns) + _NEXT_LIST + _structs(copies) + begins + _STOP
 
 
 def _structs(structs: Sequence[bytes]) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resilient_pq.checksum import crc32
 from resilient_pq.format import compact_protocol, footer, kernels
@@ -26,6 +26,7 @@ from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
     HEADER_SIZE,
+    BytesBehind,
     ChunkPlace,
     RecordChain,
     RecordKind,
@@ -34,8 +35,11 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy
-from resilient_pq.writer.described_chunk import Described, row_group_record, with_columns
+from resilient_pq.writer.described_chunk import Described, DescribedFlat, row_group_record, with_columns
 from resilient_pq.writer.dictionary_use import has_dictionary
+
+if TYPE_CHECKING:
+    from resilient_pq.writer.file_sealing import DescribedSealed, FileSealing
 
 Buffers = Sequence[Any]
 
@@ -68,6 +72,7 @@ class FileLayout:
 
     Attributes:
         schema: The columns.
+        sealing: Encrypts what stands around the chunks; None in a file that is not encrypted.
         offset: Bytes given out so far, which is where the next ones belong.
         num_rows: Rows in complete row groups.
         num_checkpoints: Checkpoints written.
@@ -86,11 +91,15 @@ class FileLayout:
         schema: Schema,
         chain: RecordChain,
         key_value: Mapping[str, str | None],
+        sealing: FileSealing | None = None,
         *,
         made_like: FileMetaData | None = None,
     ) -> None:
         """Prepare to lay out a file."""
         self.schema = schema
+        self.sealing = sealing
+        if sealing is not None:
+            chain.shows_counts = sealing.shows_counts
         self.offset = 0
         self.num_rows = 0
         self.num_checkpoints = 0
@@ -126,7 +135,7 @@ class FileLayout:
         self.offset = len(footer.MAGIC)
         anchor = self._record(RecordKind.ANCHOR, self._checkpoint_footer())
         self._anchor_bytes = len(anchor)
-        return [footer.MAGIC, anchor]
+        return [footer.MAGIC if self.sealing is None else self.sealing.magic, anchor]
 
     def resume(self, offset: int, row_groups: Sequence[PlacedRowGroup], checkpoints: Sequence[tuple[int, int]]) -> None:
         """Go on behind bytes that are in place already."""
@@ -143,10 +152,9 @@ class FileLayout:
         self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
         # Anchor and checkpoints reach to what follows them, padding before that included.
         starts = [_first_page(placed.row_group.columns) for placed in row_groups]
+        record_size = CHUNK_RECORD_SIZE if self.sealing is None else self.sealing.chunk_record_size
         borders = sorted(
-            [start - CHUNK_RECORD_SIZE for start in starts if start is not None]
-            + [at for at, _ in checkpoints]
-            + [offset]
+            [start - record_size for start in starts if start is not None] + [at for at, _ in checkpoints] + [offset]
         )
         places = [(at, borders[bisect_right(borders, at)]) for at, _ in checkpoints if at < offset]
         self._anchor_bytes = max(0, borders[0] - len(footer.MAGIC))
@@ -156,7 +164,9 @@ class FileLayout:
     def chunk(self, chunk: EncodedChunk) -> Buffers:
         """The next column chunk of the open row group, its record before it."""
         place = ChunkPlace(len(self.row_groups), len(self._chunks), self.num_rows, chunk.codec)
-        record = self._record(RecordKind.CHUNK, place.pack())
+        sealing, number = self.sealing, self._chain.number
+        payload = place.pack() if sealing is None else sealing.chunk_payload(number, place, chunk)
+        record = self._record(RecordKind.CHUNK, payload)
         buffers, chunk.buffers = chunk.buffers, []
         chunk.place(self.offset)
         self.offset += chunk.size
@@ -170,13 +180,8 @@ class FileLayout:
         name them too (parquet-format, BloomFilter.md, allows both).
         """
         chunks, self._chunks = self._chunks, []
-        filters: list[bytes] = []
-        described = []
-        for chunk in chunks:
-            described.append(Described.of(chunk, self.offset))
-            if chunk.bloom_filter is not None:
-                self.offset += len(chunk.bloom_filter)
-                filters.append(chunk.bloom_filter)
+        sealing, number = self.sealing, len(self.row_groups)
+        described, filters = self._described(chunks)
         row_group = RowGroup(
             columns=[],
             total_byte_size=sum([chunk.uncompressed_size for chunk in chunks]),
@@ -184,26 +189,52 @@ class FileLayout:
             sorting_columns=sorting_columns,
             file_offset=chunks[0].offset if chunks else None,
             total_compressed_size=sum([chunk.size for chunk in chunks]),
-            ordinal=ordinal
-            if self._numbered and (ordinal := len(self.row_groups)) < cut_policy.MAX_ROW_GROUPS
-            else None,
+            ordinal=number if self._numbered and number < cut_policy.MAX_ROW_GROUPS else None,
         )
         columns = [chunk.column_chunk() for chunk in described]
-        payload = row_group_record(row_group, columns, [chunk.copies() for chunk in described])
+        copies = [chunk.copies() for chunk in described]
+        payload = row_group_record(row_group, columns, copies, None if sealing is None else self.num_rows)
+        if sealing is not None:
+            payload = sealing.row_group_payload(self._chain.number, payload)
         offset = self.offset
         self.num_rows += num_rows
         # A row group's record stands behind the row group, so it counts it as complete.
         record = self._record(RecordKind.ROW_GROUP, payload, closing=1)
         self.num_rows -= num_rows
-        if described:
-            # The record cannot name its own size; only the footers after it do.
-            columns[0] = described[0].column_chunk((footer.RECORD_KEY, f"{offset}:{len(record)}"))
+        # The record cannot name its own size; only the footers after it do.
+        place = footer.RECORD_KEY, f"{offset}:{len(record)}"
+        if sealing is not None:
+            columns = sealing.in_footer(described, columns, place)
+        elif described:
+            columns[0] = described[0].column_chunk(place)
         indexes = (
             tuple([chunk.column_index() for chunk in described]),
             tuple([chunk.offset_index() for chunk in described]),
         )
         self._append(WrittenRowGroup(with_columns(row_group, columns), *indexes, num_rows, self.offset))
         return [*filters, record]
+
+    def _described(self, chunks: Sequence[Any]) -> tuple[list[Any], Buffers]:
+        """What records and footers say of chunks, and their bloom filters, which stand next."""
+        described: list[Described | DescribedFlat | DescribedSealed] = []
+        filters: list[bytes] = []
+        for chunk in chunks:
+            if chunk.bloom_filter is not None:
+                filters.append(chunk.bloom_filter)
+        buffers = filters if self.sealing is None else [*self._vouching(filters), *filters]
+        for column, chunk in enumerate(chunks):
+            if self.sealing is not None:
+                described.append(self.sealing.described(chunk, self.offset, len(self.row_groups), column))
+            else:
+                is_flat = not isinstance(chunk, EncodedChunk)
+                described.append(DescribedFlat(chunk) if is_flat else Described(chunk, self.offset))
+            self.offset += len(chunk.bloom_filter or b"")
+        return described, buffers
+
+    def _vouching(self, buffers: Sequence[bytes]) -> Buffers:
+        """A record that says in the clear what the bytes have to be that follow it."""
+        payload = BytesBehind(sum(map(len, buffers)), crc32(b"".join(buffers))).pack()
+        return [self._record(RecordKind.SPAN, payload)] if buffers else []
 
     def _append(self, row_group: WrittenRowGroup) -> None:
         self.row_groups.append(row_group)
@@ -248,16 +279,17 @@ class FileLayout:
         return self._tail(state or self.ends_as, extra or {})
 
     def _tail(self, state: str, extra: Mapping[str, str], least_gap: int = 0) -> Buffers:
-        column_index_at = self.offset
         column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
+        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
+        vouching = [] if self.sealing is None else self._vouching([*column_indexes, *offset_indexes])
+        column_index_at = self.offset
         self.offset += sum(map(len, column_indexes))
         offset_index_at = self.offset
-        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
         self.offset += sum(map(len, offset_indexes))
         serialized = self._with_indexes(column_index_at, offset_index_at)
         payload = self._footer(serialized, state, extra)
         gap = self._gap_before(payload, least_gap)
-        return [*column_indexes, *offset_indexes, *gap, self._record(RecordKind.FINAL, payload)]
+        return [*vouching, *column_indexes, *offset_indexes, *gap, self._record(RecordKind.FINAL, payload)]
 
     def _with_indexes(self, column_index_at: int, offset_index_at: int) -> list[bytes]:
         """The row groups with their page indexes, of which each kind lies together (parquet-format, PageIndex.md).
@@ -270,7 +302,7 @@ class FileLayout:
             found = None
             if have_ordinals and not any((*laid.column_indexes, *laid.offset_indexes)):
                 found = laid.serialized  # that of one that was in place before, and has its indexes
-            elif have_ordinals and kernels.FlatChunk is not None:
+            elif have_ordinals and kernels.FlatChunk is not None and self.sealing is None:
                 places = laid.column_indexes, laid.offset_indexes, column_index_at, offset_index_at
                 found = kernels.FlatChunk.with_index_places(laid.serialized, *places, crc32)
             if found is not None:
@@ -320,16 +352,15 @@ class FileLayout:
             key_value[footer.CHECKPOINTS_KEY] = ",".join(self._checkpoints)
         if self.base is not None and state == "in-progress":
             key_value[footer.BASE_KEY] = self.base
-        return footer.frame(
-            footer.serialize(
-                self._elements,
-                row_groups,
-                num_rows=self.num_rows,
-                column_orders=self._column_orders,
-                key_value=key_value,
-                created_by=self._created_by,
-            )
-        )
+        metadata: dict[str, Any] = {
+            "schema": self._elements,
+            "row_groups": row_groups,
+            "num_rows": self.num_rows,
+            "column_orders": self._column_orders,
+            "key_value": key_value,
+            "created_by": self._created_by,
+        }
+        return footer.frame(footer.serialize(**metadata)) if self.sealing is None else self.sealing.footer(metadata)
 
 
 def _without_ordinal(row_group: bytes, ordinal: int) -> bytes:

@@ -16,14 +16,7 @@ from typing import NoReturn, assert_never
 from resilient_pq import memory_pool
 from resilient_pq.arrow.batch_ingest import Batch, Ingest
 from resilient_pq.arrow.handed_over import copy_mutable, num_bytes_at_hand
-from resilient_pq.errors import (
-    FileFullError,
-    ResilientPQError,
-    SchemaError,
-    Where,
-    WriterFencedError,
-    located,
-)
+from resilient_pq.errors import FileFullError, ResilientPQError, SchemaError, Where, WriterFencedError, located
 from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
@@ -204,7 +197,14 @@ class Writer(UnstoredDeadline):
             "ARROW:schema": ingest.encoded_schema,
         }
         groups = self._options.parity_groups()
-        laid_out = ingest.schema, RecordChain(self._file_id), key_value
+        sealing = None
+        if self._options.encryption is not None:
+            from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
+            from resilient_pq.writer.file_sealing import FileSealing  # noqa: PLC0415
+
+            assert isinstance(self._options.encryption, Encryption)  # `writer_of` has asked for keys
+            sealing = FileSealing(self._options.encryption, ingest.schema, self._file_id, os.urandom)
+        laid_out = ingest.schema, RecordChain(self._file_id), key_value, sealing
         layout = FileLayout(*laid_out) if groups is None else ProtectedLayout(*laid_out, groups=groups)
         return FileEncoder(layout, self._options)
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
 from inspect import Parameter
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound="EncodingKeywords")
@@ -37,6 +40,7 @@ class EncodingKeywords(TypedDict, total=False):
 class StreamKeywords(EncodingKeywords, total=False):
     """Those of functions whose rows come over time."""
 
+    encryption: Encryption | EncryptionOfEach | None
     max_unstored_seconds: float | None
 
 
@@ -50,6 +54,7 @@ class PageKeywords(EncodingKeywords, total=False):
 class PartitionKeywords(PageKeywords, total=False):
     """Those of functions that write many files at once."""
 
+    encryption: Encryption | EncryptionOfEach | None
     metadata: Mapping[str, str] | None
 
 
@@ -97,8 +102,13 @@ def _texts() -> dict[str, str]:
     return {found[1]: found[0] for found in _ARGUMENT.finditer(text)}
 
 
+@cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
 def known_options(function: Callable[..., Any], given: K) -> K:
     """The keywords that a function was given, where its signature has all of them."""
-    for name in given.keys() - inspect.signature(function).parameters.keys():
+    for name in given.keys() - _parameters(function):
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
     return given

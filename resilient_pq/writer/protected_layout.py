@@ -17,6 +17,7 @@ from resilient_pq.writer.file_layout import Buffers, FileLayout
 
 if TYPE_CHECKING:
     from resilient_pq.parity.inline_groups import InlineGroups
+    from resilient_pq.writer.file_sealing import FileSealing
 
 #: Tries at the end of a file until the tail has the length that its offsets were made for; then it grows by a byte.
 _TRIES = 4
@@ -35,12 +36,13 @@ class ProtectedLayout(FileLayout):
         schema: Schema,
         chain: RecordChain,
         key_value: Mapping[str, str | None],
+        sealing: FileSealing | None = None,
         *,
         groups: InlineGroups,
         made_like: FileMetaData | None = None,
     ) -> None:
         """Prepare to lay out a file."""
-        super().__init__(schema, chain, key_value, made_like=made_like)
+        super().__init__(schema, chain, key_value, sealing, made_like=made_like)
         self.groups = groups
         self.parity_places: list[ByteRange] = []
 
@@ -119,11 +121,12 @@ def new_layout(
     schema: Schema,
     chain: RecordChain,
     key_value: Mapping[str, str | None],
+    sealing: FileSealing | None = None,
     *,
     groups: InlineGroups | None,
     made_like: FileMetaData | None = None,
 ) -> FileLayout:
     """The layout of a file, with parity or without."""
     if groups is None:
-        return FileLayout(schema, chain, key_value, made_like=made_like)
-    return ProtectedLayout(schema, chain, key_value, groups=groups, made_like=made_like)
+        return FileLayout(schema, chain, key_value, sealing, made_like=made_like)
+    return ProtectedLayout(schema, chain, key_value, sealing, groups=groups, made_like=made_like)

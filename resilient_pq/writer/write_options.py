@@ -25,6 +25,7 @@ from resilient_pq.writer.option_checks import (
     OptionHelp,
     check_key_values,
     check_options,
+    encryption_keys,
     file_path,
     of_column,
     one_of,
@@ -36,6 +37,7 @@ from resilient_pq.writer.option_checks import (
 )
 
 if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
     from resilient_pq.parity.inline_groups import InlineGroups
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
@@ -153,6 +155,7 @@ class EncoderOptions:
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        encryption: With which keys the file is encrypted (`Encryption`); None leaves it in the clear.
         parity: Bytes of parity inside the file for each byte, at most half: 0.05 or "5%". So many damaged bytes in a
             row, and scattered damage, are rebuilt by reads, `recover` and `repair`; None for none, or, when a file is
             resumed, as before.
@@ -195,6 +198,7 @@ class EncoderOptions:
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
+    encryption: Encryption | EncryptionOfEach | None = option(None, encryption_keys)  # noqa: RUF009  # its default is None
     parity: float | str | None = option(
         None,
         parity_share,
@@ -272,6 +276,8 @@ class EncoderOptions:
         for setting in ("compression", "compression_level", "encodings"):
             if isinstance(given := getattr(self, setting), Mapping):
                 check_names(schema, setting, given)
+        if self.encryption is not None:
+            self.encryption.check_names(schema)
         filters: Sequence[FilterOptions | None] = [None] * len(schema.leaves)
         if self.write.bloom_filter_options is not None:
             filters = bloom_filters(schema, self.write.bloom_filter_options)
@@ -298,6 +304,7 @@ class EncoderOptions:
             level_encoding=Encoding[self.write.level_encoding],
             page_bytes=self.page_bytes,
             page_rows=self.write.page_rows,
+            sealed=self.encryption is not None,
             dictionary_bytes=self.write.dictionary_bytes,
             version=1 if self.write.data_page_version == "1.0" else 2,
             statistics=self.write.statistics,

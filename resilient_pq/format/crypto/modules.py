@@ -104,12 +104,7 @@ class KeyCipher:
 
     @cached_property
     def _gcm(self) -> Any:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 (an extra)
-        except ImportError:
-            hint = "pip install 'resilient_pq[encryption]'"
-            raise UnsupportedError("encrypted files need the package cryptography", hint=hint) from None
-        return AESGCM(self._key)
+        return aes_gcm()(self._key)
 
     def overhead(self, module_type: int) -> int:
         """What a module of a type has more bytes than its content."""
@@ -168,6 +163,20 @@ class KeyCipher:
     def signature(self, metadata: Any, nonce: bytes, aad: bytes) -> bytes:
         """Nonce and tag of a plaintext footer (Encryption.md, section 5.3)."""
         return nonce + bytes(self._gcm.encrypt(nonce, metadata, aad)[-TAG_SIZE:])
+
+
+def aes_gcm() -> Any:
+    """The cipher of `cryptography`.
+
+    Raises:
+        UnsupportedError: The package is not there.
+    """
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 (an extra)
+    except ImportError:
+        hint = "pip install 'resilient_pq[encryption]'"
+        raise UnsupportedError("encrypted files need the package cryptography", hint=hint) from None
+    return AESGCM
 
 
 def checked_key(key: object) -> bytes:

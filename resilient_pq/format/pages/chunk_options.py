@@ -28,6 +28,7 @@ class ChunkOptions:
     version: int = 1  # data pages v1 or v2
     statistics: bool = True  # whether bounds, counts and sizes are written
     bloom_filter: FilterOptions | None = None  # how bloom filters are sized; None for none
+    sealed: bool = False  # whether it is encrypted then: so many pages, at most, as there are ordinals
     key_value: tuple[tuple[str, str], ...] = ()  # key-value metadata of each chunk
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice, CompressedValues, plain_bytes
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Levels, Values
 from resilient_pq.format.schema_tree import Leaf
+
+#: Ordinals of pages in an encrypted file have 2 bytes (Encryption.md, section 4.4.2).
+MAX_SEALED_PAGES: Final = 0x7FFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,9 @@ def cut_pages(leaf: Leaf, data: LeafData, built: Dictionary | None, options: Chu
             num_values = int(np.count_nonzero(definition[entry:entry_end] == leaf.max_definition_level))
         cuts.append(PageCut(first, end, entry, entry_end, value, value + num_values))
         value = cuts[-1].value_end
+    if options.sealed and len(cuts) > MAX_SEALED_PAGES:
+        wider = replace(options, page_bytes=2 * options.page_bytes, page_rows=2 * options.page_rows)
+        return cut_pages(leaf, data, built, wider)
     return cuts
 
 

@@ -1,0 +1,209 @@
+"""What stands in an encrypted file besides its chunks: footers, records, what they say of chunks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from resilient_pq.checksum import crc32, signed
+from resilient_pq.encryption.encryption import Encryption
+from resilient_pq.encryption.keys import FOOTER
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.annotations import Empty
+from resilient_pq.format.crypto.file_cipher import AES_GCM, FileAlgorithm
+from resilient_pq.format.crypto.modules import (
+    GCM_OVERHEAD,
+    NONCE_SIZE,
+    KeyCipher,
+    ModulePlace,
+    ModuleType,
+    RandomBytes,
+    record_aad,
+)
+from resilient_pq.format.crypto.sealed_chunk import ChunkSealer
+from resilient_pq.format.crypto.sealed_footer import FileCryptoMetaData
+from resilient_pq.format.file_metadata import (
+    ColumnChunk,
+    ColumnCryptoMetaData,
+    ColumnMetaData,
+    EncryptionWithColumnKey,
+    KeyValue,
+)
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
+from resilient_pq.format.resilience_records import (
+    CHUNK_RECORD_SIZE,
+    MAX_DICTIONARY_COPY,
+    SPAN_SIZE,
+    BytesBehind,
+    ChunkCopies,
+    ChunkPlace,
+    RecordKind,
+)
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.writer.described_chunk import Described
+
+#: What tells of the values of an encrypted column, and no reader needs who has no key.
+_TELLING: Final = (
+    "key_value_metadata", "statistics", "encoding_stats", "size_statistics", "geospatial_statistics",
+    "bloom_filter_offset", "bloom_filter_length",
+)  # fmt: skip
+
+
+class DescribedSealed:
+    """A chunk that is encrypted, with the footer key or with a key of its own."""
+
+    def __init__(
+        self, chunk: EncodedChunk, filter_offset: int, sealer: ChunkSealer, own_key: EncryptionWithColumnKey | None
+    ) -> None:
+        """Seal the indexes of a chunk in its place, whose bloom filter lies at an offset, if it has one."""
+        self._chunk, self._sealer, self._own_key = chunk, sealer, own_key
+        column, offsets = chunk.column_index, chunk.offset_index
+        self._column_index = None if column is None else self._sealed(column, ModuleType.COLUMN_INDEX)
+        self._offset_index = None if offsets is None else self._sealed(offsets, ModuleType.OFFSET_INDEX)
+        sealed = (self._column_index, self._offset_index, chunk.bloom_filter)
+        sums = ChunkSums(chunk.crc, *[None if module is None else crc32(module) for module in sealed])
+        pairs = [pair for pair in chunk.metadata.key_value_metadata or () if not pair.key.startswith("rpq.")]
+        self._metadata = replace(
+            chunk.metadata, key_value_metadata=[*pairs, KeyValue(footer.SEALED_CRC_KEY, str(sums))]
+        )
+        if chunk.bloom_filter is not None:
+            self._metadata.bloom_filter_offset = filter_offset
+            self._metadata.bloom_filter_length = len(chunk.bloom_filter)
+
+    def _sealed(self, struct: object, kind: ModuleType) -> bytes:
+        return bytes(self._sealer.sealed(compact_protocol.encode(struct), kind))
+
+    def column_chunk(self, *pairs: tuple[str, str]) -> bytes:
+        """Its ColumnChunk, with further keys and values, for what is encrypted with the footer key."""
+        metadata = self._with_pairs(pairs)
+        if self._own_key is None:
+            return self._column_chunk(metadata, None)
+        return self._column_chunk(None, self._sealed(metadata, ModuleType.COLUMN_METADATA))
+
+    def shown_chunk(self, *pairs: tuple[str, str]) -> bytes:
+        """Its ColumnChunk for a footer in the clear, where readers without keys want to see something, too."""
+        metadata = self._with_pairs(pairs)
+        left_out: dict[str, Any] = dict.fromkeys(_TELLING)
+        return self._column_chunk(replace(metadata, **left_out), self._sealed(metadata, ModuleType.COLUMN_METADATA))
+
+    def _with_pairs(self, pairs: Sequence[tuple[str, str]]) -> ColumnMetaData:
+        added = [KeyValue(key, value) for key, value in pairs]
+        return replace(self._metadata, key_value_metadata=[*(self._metadata.key_value_metadata or ()), *added])
+
+    def _column_chunk(self, metadata: ColumnMetaData | None, sealed: bytes | None) -> bytes:
+        crypto = ColumnCryptoMetaData(Empty() if self._own_key is None else None, self._own_key)
+        return compact_protocol.encode(
+            ColumnChunk(meta_data=metadata, crypto_metadata=crypto, encrypted_column_metadata=sealed)
+        )
+
+    def copies(self) -> bytes:
+        """Its ChunkCopies."""
+        chunk, body = self._chunk, self._chunk.dictionary_body
+        return compact_protocol.encode(
+            ChunkCopies(
+                offset_index=chunk.offset_index if self._own_key is None else None,
+                page_headers=chunk.headers,
+                crc32=signed(chunk.crc),
+                dictionary_page=chunk.dictionary_page,
+                dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
+                header_crcs=chunk.header_crcs,
+                sealed_offset_index=None if self._own_key is None else self._offset_index,
+            )
+        )
+
+    def column_index(self) -> bytes | None:
+        """Its ColumnIndex as a module; None where it has none."""
+        return self._column_index
+
+    def offset_index(self) -> bytes | None:
+        """Its OffsetIndex as a module; None where it has none."""
+        return self._offset_index
+
+
+class FileSealing:
+    """Encrypts what stands around the rows of one file, and its chunks.
+
+    Attributes:
+        magic: The first bytes of the file, and the last.
+        chunk_record_size: Bytes of the record before each chunk.
+        shows_counts: Whether the headers of records have the numbers of rows and row groups.
+    """
+
+    chunk_record_size = CHUNK_RECORD_SIZE + SPAN_SIZE + GCM_OVERHEAD
+
+    def __init__(self, encryption: Encryption, schema: Schema, file_unique: bytes, random_bytes: RandomBytes) -> None:
+        """Encrypt a file of these columns, whose AAD has bytes that no other file has."""
+        self.shows_counts = self._in_clear = encryption.plaintext_footer
+        self.magic = footer.MAGIC if self._in_clear else footer.ENCRYPTED_MAGIC
+        self._random_bytes = random_bytes
+        tagged, prefix = encryption.algorithm == AES_GCM, encryption.aad_prefix
+        stored = prefix if encryption.store_aad_prefix else None
+        self._algorithm = FileAlgorithm(tagged, file_unique, stored or None, not encryption.store_aad_prefix)
+        self._file_aad = (prefix or b"") + file_unique
+        self._footer = KeyCipher(encryption.footer_key, tagged_pages=tagged)
+        named = encryption.footer_key_metadata
+        self._footer_key_metadata = FOOTER.encode() if named is None else named
+        encryption.check_names(schema)
+        names = [encryption.name_of(leaf) for leaf in schema.leaves]
+        ciphers = {name: KeyCipher(key, tagged_pages=tagged) for name, key in encryption.column_keys.items()}
+        plain = dict.fromkeys(encryption.plaintext_columns)
+        self._ciphers = [{**ciphers, **plain}.get(name or "", self._footer) for name in names]
+        said = {name: name.encode() for name in ciphers} | dict(encryption.column_key_metadata)
+        self._own_keys = [
+            EncryptionWithColumnKey([*leaf.path], said[name]) if name in said else None
+            for leaf, name in zip(schema.leaves, names, strict=True)
+        ]
+
+    def _sealer(self, row_group: int, column: int) -> ChunkSealer | None:
+        cipher = self._ciphers[column]
+        if cipher is None:
+            return None
+        return ChunkSealer(cipher, self._file_aad, self._random_bytes, row_group, column)
+
+    def chunk(self, chunk: EncodedChunk, row_group: int, column: int) -> EncodedChunk:
+        """A chunk as it is stored; called in the threads that encode."""
+        sealer = self._sealer(row_group, column)
+        return chunk if sealer is None else sealer.chunk(chunk)
+
+    def chunk_payload(self, number: int, place: ChunkPlace, chunk: EncodedChunk) -> bytes:
+        """The payload of the record before a chunk, which has this number."""
+        return BytesBehind(chunk.size, chunk.crc).pack() + self._record(RecordKind.CHUNK, number, place.pack())
+
+    def row_group_payload(self, number: int, payload: bytes) -> bytes:
+        """The payload of the record of a row group, which has this number."""
+        return self._record(RecordKind.ROW_GROUP, number, payload)
+
+    def described(
+        self, chunk: EncodedChunk, filter_offset: int, row_group: int, column: int
+    ) -> Described | DescribedSealed:
+        """What footers and records say of a chunk in its place."""
+        sealer = self._sealer(row_group, column)
+        if sealer is None:
+            return Described(chunk, filter_offset)
+        return DescribedSealed(chunk, filter_offset, sealer, self._own_keys[column])
+
+    def in_footer(
+        self, described: Sequence[Described | DescribedSealed], columns: Sequence[bytes], record: tuple[str, str]
+    ) -> list[bytes]:
+        """The ColumnChunks of a record as they stand in a footer, where the first one has the key of the record."""
+        if not self._in_clear:
+            return [*(chunk.column_chunk(record) for chunk in described[:1]), *columns[1:]]
+        shown = [each.shown_chunk if isinstance(each, DescribedSealed) else each.column_chunk for each in described]
+        return [*(chunk(record) for chunk in shown[:1]), *(chunk() for chunk in shown[1:])]
+
+    def footer(self, metadata: dict[str, Any]) -> bytes:
+        """A footer of what `footer.serialize` takes, its length and the magic behind it."""
+        cipher, aad = self._footer, ModulePlace(ModuleType.FOOTER).aad(self._file_aad)
+        algorithm, named = self._algorithm.stored, self._footer_key_metadata
+        if self._in_clear:
+            metadata |= {"encryption_algorithm": algorithm, "footer_signing_key_metadata": named}
+            serialized = footer.serialize(**metadata)
+            return footer.frame(serialized + cipher.signature(serialized, self._random_bytes(NONCE_SIZE), aad))
+        sealed = cipher.seal(footer.serialize(**metadata), ModuleType.FOOTER, aad, self._random_bytes)
+        return footer.frame(compact_protocol.encode(FileCryptoMetaData(algorithm, named)) + sealed, self.magic)
+
+    def _record(self, kind: RecordKind, number: int, payload: bytes) -> bytes:
+        aad = record_aad(self._file_aad, kind, number)
+        return bytes(self._footer.seal(payload, ModuleType.RECORD + kind, aad, self._random_bytes))
