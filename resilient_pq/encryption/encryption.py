@@ -29,7 +29,7 @@ class EncryptionOfEach(Protocol):
         """Refuse names of columns that are not there, as `Encryption` does."""
 
     def reading(self) -> dict[str, Any]:
-        """The arguments of `open` by which its files are read."""
+        """The arguments of `open` by which a file that is encrypted so is read."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -247,7 +247,7 @@ class EnvelopeEncryption:
         check_columns(schema, [*self.column_keys, *self.options.get("plaintext_columns", ())])
 
     def reading(self) -> dict[str, Any]:
-        """The arguments of `open` by which its files are read."""
+        """The arguments of `open` by which the files are read."""
         return {"keys": self.tools, "aad_prefix": self.options.get("aad_prefix")}
 
     async def for_file(self, place: tuple[WriteStore, str] | None) -> Encryption:
