@@ -60,7 +60,11 @@ Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, the folde
 Mode = Annotated[Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")]
 PartitionBy = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
+    typer.Option(
+        metavar="COLUMN,COLUMN",
+        help="A data set: columns whose values are folders, as Hive has them; or transforms, such as day(at) and"
+        " bucket(16, id).",
+    ),
 ]
 RollRows = Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")]
 RollBytes = Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")]
