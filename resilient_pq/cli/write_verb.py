@@ -27,7 +27,14 @@ from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import stdout_as_file
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import TableOption, parse_delimiter, parse_schema, parse_table, size_option, split_names
+from resilient_pq.cli.shared_options import (
+    TableOption,
+    parse_delimiter,
+    parse_schema,
+    parse_table,
+    size_option,
+    split_names,
+)
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
 from resilient_pq.errors import OptionError
 from resilient_pq.format.schema_tree import Schema
