@@ -14,19 +14,7 @@ from typing import Any, Protocol, get_type_hints
 
 from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.given_keys import (
-    ENCRYPTING,
-    WITH_KEYS,
-    AadPrefix,
-    Encrypt,
-    EncryptColumn,
-    KeyCommand,
-    KeysFile,
-    PlaintextColumns,
-    PlaintextFooter,
-    given_keys,
-    with_encryption,
-)
+from resilient_pq.cli.given_keys import ENCRYPTING, OPENING, SEALING, WITH_KEYS, given_keys
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
 from resilient_pq.cli.output.output_streams import OutputClosedError
 from resilient_pq.cli.output.verb_output import Output
@@ -41,14 +29,6 @@ _SHARED = {
     "storage_option": (StorageOptions, None),
     "retry_for": (RetryFor, None),
     "as_json": (AsJson, False),
-}
-#: Those of the verbs that open encrypted files, and of those that write them.
-_KEYS = {"keys": (KeysFile, None), "key_command": (KeyCommand, None), "aad_prefix": (AadPrefix, None)}
-_ENCRYPTING = {
-    "encrypt": (Encrypt, None),
-    "encrypt_column": (EncryptColumn, None),
-    "plaintext_columns": (PlaintextColumns, None),
-    "plaintext_footer": (PlaintextFooter, False),
 }
 
 
@@ -66,17 +46,15 @@ def verb(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
         types = get_type_hints(function, include_extras=True)
         _, *own = signature(function).parameters.values()
         parameters = [each.replace(annotation=types[each.name]) for each in own]
-        opening, encrypting = _KEYS if name in WITH_KEYS else {}, _ENCRYPTING if name in ENCRYPTING else {}
-        for option, (kind, default) in {**encrypting, **opening, **_SHARED}.items():
+        keys = {**(OPENING if name in WITH_KEYS else {}), **(SEALING if name in ENCRYPTING else {})}
+        for option, (kind, default) in {**keys, **_SHARED}.items():
             parameters.append(Parameter(option, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind))
 
         @wraps(function)
         def run(*, endpoint_url: Any, storage_option: Any, retry_for: Any, as_json: bool, **options: Any) -> int:
             reached = storage(endpoint_url, storage_option, retry_for)
-            if opening:
-                keys = given_keys(*map(options.pop, opening))
-                keys = with_encryption(keys, *map(options.pop, encrypting)) if encrypting else keys
-                reached = replace(reached, keys=keys)
+            if keys:
+                reached = replace(reached, keys=given_keys(*map(options.pop, keys)))
             return function(partial(run_verb, name, as_json=as_json, reached=reached), **options)
 
         del run.__wrapped__  # inspect would read the signature of the function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 from resilient_pq.errors import OptionError, SchemaError
 
@@ -27,6 +27,9 @@ class EncryptionOfEach(Protocol):
 
     def check_names(self, schema: Schema) -> None:
         """Refuse names of columns that are not there, as `Encryption` does."""
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `open` by which its files are read."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,6 +97,10 @@ class Encryption:
         """How, but no key and no name."""
         footer = "plaintext" if self.plaintext_footer else "encrypted"
         return f"Encryption({self.algorithm}, {footer} footer, {len(self.column_keys)} column keys)"
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `open` by which a file that is encrypted so is read."""
+        return {"keys": {"footer": self.footer_key, **self.column_keys}, "aad_prefix": self.aad_prefix}
 
     def check_names(self, schema: Schema) -> None:
         """Refuse names of columns that are not there.

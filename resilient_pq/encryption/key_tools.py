@@ -8,10 +8,10 @@ import os
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from resilient_pq.encryption.encryption import Encryption, check_columns
@@ -37,16 +37,6 @@ from resilient_pq.io.resolve import Location
 _KEK_ID_SIZE: Final = 16
 #: What a KEK is cached under: for writing, the id of its master key; for reading, what it is wrapped as, too.
 _KekName: TypeAlias = tuple[str, ...]
-
-
-class Kms(Protocol):
-    """A key management service, as `KeyTools` asks it."""
-
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str, /) -> str | bytes | Awaitable[str | bytes]:
-        """The key, encrypted with a master key, as text such as base64."""
-
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str, /) -> bytes | Awaitable[bytes]:
-        """The key that `wrap_key` made this text of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +89,7 @@ class KeyTools:
         OptionError: Keys have no such length.
     """
 
-    kms: Kms
+    kms: Any
     _: KW_ONLY
     double_wrapping: bool = True
     cache_lifetime: float | timedelta = 600.0
@@ -115,14 +105,9 @@ class KeyTools:
         #: Whoever asks for a KEK, by event loop; a lock is there while somebody has it.
         self._turns: WeakValueDictionary[tuple[int, _KekName], asyncio.Lock] = WeakValueDictionary()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """For other processes: the options, and no key."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """As it was made."""
-        self.__dict__.update(state)
-        self.__post_init__()
+        return partial(KeyTools, **{each.name: getattr(self, each.name) for each in fields(self)}), ()
 
     def __repr__(self) -> str:
         """How keys are wrapped, and none of them."""
@@ -192,7 +177,8 @@ class KeyTools:
         if kek_id is None or wrapped_kek is None:
             return await self._unwrap(material.wrapped_key, master_key_id)
         name = (master_key_id, kek_id, wrapped_kek)
-        return (await self._kek(name, partial(self._found_kek, *name))).unwrap(material.wrapped_key)
+        kek = await self._kek(name, partial(self._found_kek, *name))
+        return kek.unwrap(material.wrapped_key)
 
     async def rewrapped(self, material: KeyMaterial) -> KeyMaterial:
         """The same data key, wrapped anew and proven to come out of it again."""
@@ -244,15 +230,7 @@ class KeyTools:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeEncryption:
-    """How files are encrypted with keys of `KeyTools`, which makes it: new keys for each file.
-
-    Attributes:
-        tools: What makes and wraps keys.
-        footer_key: The id of the master key of footers.
-        column_keys: The ids of the master keys of columns with a key of their own, by column.
-        overwrite: Whether key material beside a file is replaced.
-        options: Other arguments of `Encryption`.
-    """
+    """How files are encrypted with new keys of `KeyTools` for each: ids of master keys, and options of `Encryption`."""
 
     tools: KeyTools
     footer_key: str = field(repr=False)
@@ -267,6 +245,10 @@ class EnvelopeEncryption:
     def check_names(self, schema: Schema) -> None:
         """Refuse names of columns that are not there."""
         check_columns(schema, [*self.column_keys, *self.options.get("plaintext_columns", ())])
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `open` by which its files are read."""
+        return {"keys": self.tools, "aad_prefix": self.options.get("aad_prefix")}
 
     async def for_file(self, place: tuple[WriteStore, str] | None) -> Encryption:
         """New keys for the file at a place, their material stored there if that is external.

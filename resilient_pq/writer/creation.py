@@ -113,7 +113,9 @@ def writer_of(
         try:
             checkpoint_log = None if log_path is None else CheckpointLog.open(log_path)
             sink, resumed = await begin(store, key)
-            settings = options if options.encryption is None else await _with_keys(options, (store, key), sink)
+            settings = options
+            if options.encryption is not None and resumed is None:
+                settings = await _with_keys(options, (store, key), sink)
         except BaseException:
             if checkpoint_log is not None:
                 checkpoint_log.close()

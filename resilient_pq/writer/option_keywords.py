@@ -54,7 +54,6 @@ class PageKeywords(EncodingKeywords, total=False):
 class PartitionKeywords(PageKeywords, total=False):
     """Those of functions that write many files at once."""
 
-    encryption: Encryption | EncryptionOfEach | None
     metadata: Mapping[str, str] | None
 
 

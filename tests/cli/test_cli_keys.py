@@ -66,7 +66,7 @@ class TestFile:
         assert (ended.code, ended.out) == (0, '{"x": 1}\n{"x": 2}\n{"x": 3}\n')
         assert ended.err == ""
 
-    @pytest.mark.parametrize("verb", ["head", "schema", "count", "stats", "inspect"])
+    @pytest.mark.parametrize("verb", ["head", "tail", "schema", "count", "stats", "inspect"])
     def test_every_verb_that_reads_takes_it(self, rpq_run: Any, encrypted: Path, keys_file: Any, verb: str) -> None:
         ended = rpq_run(verb, encrypted, "--json", "--keys", keys_file())
         assert ended.code == 0 and no_key_in(ended.out, ended.err)
@@ -107,8 +107,8 @@ class TestFile:
             ({"footer": None}, "the key called 'footer' cannot be used"),
             ({KEY.hex(): "footer"}, "the key cannot be used"),
             ([KEY.hex()], "not a JSON object"),
-            (f'{{"footer": "{KEY.hex()}"', "not JSON"),
-            ("[" * 100_000, "not JSON"),
+            (f'{{"footer": "{KEY.hex()}"', "not a JSON object"),
+            ("[" * 100_000, "not a JSON object"),
         ],
     )
     def test_what_is_wrong_is_told_without_a_key(

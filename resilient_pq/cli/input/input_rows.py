@@ -155,7 +155,7 @@ async def _open_parquet(
     src: Location, storage_options: Mapping[str, Any] | None, keys: GivenKeys
 ) -> AsyncIterator[InputRows]:
     how: Mapping[str, Any] = keys.opening
-    if keys.encrypting is not None and not await _is_encrypted(src, storage_options):
+    if keys.sealing is not None and not await _is_encrypted(src, storage_options):
         how = {}  # they are for the new file alone
     async with (
         rpq.open(src, storage_options=storage_options, **how) as file,
