@@ -180,11 +180,12 @@ def write(
     create: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
 
     async def work(output: Output) -> int:
-        EncoderOptions(**settings)  # wrong ones are told of before anything is read
+        chosen = {**settings, **await output.reached.keys.writing()}
+        EncoderOptions(**chosen)  # wrong ones are told of before anything is read
         if append:
             return await _append(output, reading, dst, settings, alone=not others)
         if not rolling and not resume:
-            return await _write_file(output, reading, dst, {**settings, "mode": mode})
+            return await _write_file(output, reading, dst, {**chosen, "mode": mode})
         if dst == STDIN:
             raise OptionError("stdout takes one file, which begins anew", hint="name the file or the folder to resume")
         if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
@@ -192,8 +193,8 @@ def write(
                 raise OptionError(
                     f"a data set is a folder, and {dst} has the name of a file", hint="name a folder, such as flights/"
                 )
-            return await _create_or_resume(output, reading, dst, settings)
-        return await _write_dataset(output, reading, partial(create, dst, **settings, **rolling), table)
+            return await _create_or_resume(output, reading, dst, chosen)
+        return await _write_dataset(output, reading, partial(create, dst, **chosen, **rolling), table)
 
     return run(work, [dst])
 
@@ -234,12 +235,12 @@ async def _write_file(output: Output, open_source: OpenSource, dst: str, setting
     began = time.monotonic()
     options = output.reached.options
     waiting = _block_seconds(settings["max_unstored_seconds"])
-    reading = open_source(storage_options=options, block_seconds=waiting)
+    reading = open_source(storage_options=options, keys=output.reached.keys, block_seconds=waiting)
     async with _rows(output, reading) as (rows, meter), stdout_as_file(output, dst) as path:
         creation = rpq.create(path, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
             await _feed(meter, rows, writer)
-        async with rpq.open(path, storage_options=options) as file:
+        async with rpq.open(path, storage_options=options, **output.reached.keys.reopening) as file:
             _report(output, file, time.monotonic() - began, writer.num_bytes_resent)
     return ExitCode.SOUND
 
@@ -283,13 +284,13 @@ async def resume_file(
     began = time.monotonic()
     options = output.reached.options
     waiting = _block_seconds(settings["max_unstored_seconds"])
-    reading = open_source(storage_options=options, block_seconds=waiting)
+    reading = open_source(storage_options=options, keys=output.reached.keys, block_seconds=waiting)
     async with _rows(output, reading) as (rows, meter), opening(rows) as writer:
         stored = writer.num_rows_stored
         passed = f"; the first {wording.counted(stored, 'row')} of SRC were passed over" if skip and stored else ""
         await _feed(meter, rows, writer, skip=stored if skip else 0)
     output.line(word, f"{wording.counted(stored, 'row')} were stored before{passed}")
-    async with rpq.open(dst, storage_options=options) as file:
+    async with rpq.open(dst, storage_options=options, **output.reached.keys.reopening) as file:
         more = {"resumed_rows": stored} if word == "resumed" else {"rows_before": stored}
         _report(output, file, time.monotonic() - began, writer.num_bytes_resent, **more)
     return ExitCode.SOUND
@@ -304,6 +305,7 @@ async def _write_dataset(
     began = time.monotonic()
     reading = open_source(
         storage_options=output.reached.options,
+        keys=output.reached.keys,
         # The days of JSON, "2026-08-01", are read as times, which name no partitions.
         as_written=create.keywords.get("partition_by", ()),
         block_seconds=_block_seconds(create.keywords["max_unstored_seconds"]),

@@ -11,10 +11,7 @@ from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTa
 from resilient_pq.format.crypto.page_view import ChunkCipher, SealedPage, pages_in
 from resilient_pq.format.crypto.sealed_footer import OpenedChunk, wrong_tag
 from resilient_pq.format.file_metadata import OffsetIndex
-from resilient_pq.format.footer import key_values
-
-#: The key of the CRC32 of a chunk's bytes as they are stored.
-SEALED_CRC_KEY = "rpq.sealed_crc32"
+from resilient_pq.format.footer import SEALED_CRC_KEY, ChunkSums, key_values
 
 
 @dataclass(slots=True)
@@ -157,6 +154,6 @@ def regions_of(opened: OpenedChunk) -> Iterator[PlainRegion]:
         dictionary = metadata.dictionary_page_offset or 0
         start = min(dictionary or metadata.data_page_offset, metadata.data_page_offset)
         path = ".".join(metadata.path_in_schema or ())
-        crc = key_values(metadata.key_value_metadata).get(SEALED_CRC_KEY)
-        known = int(crc, 16) if crc is not None else None
+        sums = key_values(metadata.key_value_metadata).get(SEALED_CRC_KEY)
+        known = None if sums is None else ChunkSums.parse(sums).chunk
         yield SealedChunk(start, start + metadata.total_compressed_size, opener, path, dictionary > 0, index, known)
