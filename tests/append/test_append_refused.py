@@ -151,7 +151,7 @@ async def test_one_of_two_appends(original: Callable[[str], Path], rows_of: Any)
     path = original("pyarrow")
     async with rpq.append(path) as writer:
         await writer.write(rows_of(3000, 3010))
-        with pytest.raises(rpq.AlreadyExistsError, match="another writer"):
+        with pytest.raises(rpq.AlreadyExistsError, match="append again"):
             async with rpq.append(path):
                 pass
     async with rpq.append(path) as writer:

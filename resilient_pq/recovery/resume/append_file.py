@@ -140,7 +140,7 @@ async def _opened(
     checkpoint = layout.checkpoint()
     resumed = Resumed(FileEncoder(layout, options), ingest, info)
     if isinstance(store, LocalStore):
-        return await _copied(source, sink_options, checkpoint), resumed
+        return await _copied(store, source, sink_options, checkpoint), resumed
     return await _uploaded(store, source, sink_options, checkpoint, layout.file_id, options.fencing == "lease"), resumed
 
 
@@ -197,9 +197,14 @@ def _damaged(source: DamagedObject, reason: str) -> RecoveryError:
     return RecoveryError(f"the file is damaged, and nothing was appended: {reason}", hint=hint)
 
 
-async def _copied(source: DamagedObject, options: SinkOptions, checkpoint: Buffers) -> ObjectSink:
+async def _copied(store: LocalStore, source: DamagedObject, options: SinkOptions, checkpoint: Buffers) -> ObjectSink:
     """``NAME.partial`` with the bytes of the file, and a checkpoint behind them."""
-    sink = await LocalSink.copying(source.url, source.info, options)
+    try:
+        sink = await LocalSink.copying(source.url, source.info, options)
+    except AlreadyExistsError as error:
+        if await store.has_writer(store.unfinished_key(source.key)):
+            error.hint = "wait until it has ended, and append again"
+        raise
     try:
         await sink.write(*checkpoint)
         await sink.commit()
