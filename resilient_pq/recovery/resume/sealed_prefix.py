@@ -63,9 +63,12 @@ async def sealed_layout(source: DamagedObject, options: EncoderOptions) -> tuple
         WrongKeyError: The keys are others than those that the file was begun with.
         AuthenticationError: The file was changed.
     """
-    records = await _whole_records(source)
     encryption = options.encryption
-    assert encryption is not None
+    if not isinstance(encryption, Encryption):
+        raise OptionError(
+            "a file is gone on with by the keys that it was begun with", hint="pass rpq.Encryption with these keys"
+        )
+    records = await _whole_records(source)
     newest = [each for each in records if each[0].kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT)][-1]
     contents, cipher, sealing = await off_loop(len(newest[1]) // 1024, _opened_footer, newest, encryption)
     placed = [
@@ -94,19 +97,22 @@ async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, byte
             at += behind.size
         if header.kind in _ENDS:
             found.append((header, payload))
-    end = found[-1][0].end if found else 0
     if not found or found[0][0].kind != RecordKind.ANCHOR:
         raise RecoveryError(
             "there is nothing to resume: not even the schema is whole in it",
             where=Where(key=source.url),
             hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
         )
-    later: RecordHeader | None = found[-1][0]
-    while (later := await _found_header(source, at, found[0][0].file_id)) is not None:
-        if end <= later.newest_footer < later.offset:  # it was stored before more was written
+    await _check_nothing_stored(source, at, found[-1][0])
+    return found
+
+
+async def _check_nothing_stored(source: DamagedObject, at: int, last: RecordHeader) -> None:
+    """Refuse a file in which a checkpoint was stored, as more was written behind it, that is not whole any more."""
+    while (later := await _found_header(source, at, last.file_id)) is not None:
+        if last.end <= later.newest_footer < later.offset:
             raise damaged(source)
         at = later.offset + HEADER_SIZE
-    return found
 
 
 async def _next_header(source: DamagedObject, at: int, previous: RecordHeader | None) -> RecordHeader | None:
