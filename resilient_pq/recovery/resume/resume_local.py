@@ -63,9 +63,8 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
 
 async def refuse_encrypted(source: DamagedObject) -> None:
     """Refuse an unfinished file that is encrypted, as its magic or its anchor says."""
-    if await source.read(ByteRange(0, min(len(MAGIC), source.info.size))) == ENCRYPTED_MAGIC or await _is_signed(
-        source
-    ):
+    magic = await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))
+    if magic == ENCRYPTED_MAGIC or await _is_signed(source):
         raise KeyMissingError("the file is encrypted", hint="pass encryption= as it was begun with")
 
 
