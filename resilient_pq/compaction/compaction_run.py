@@ -220,10 +220,16 @@ class CompactionRun:
         if not kept.is_done:
             await self._journal.note(kept, "done")
         if self._options.remove_sources:
-            if sources:
-                await self._verify(plan, outputs)
-            self._add(num_removed=sum(await side_by_side(sources, lambda pair: remove(*pair))))
+            await self._remove(sources, plan, outputs)
             await self._journal.note(kept, "removed")
+
+    async def _remove(
+        self, sources: Sequence[tuple[Place, SourceVersion]], plan: CompactionPlan, outputs: Sequence[OutputFile]
+    ) -> None:
+        """Remove what is left of the sources, when all outputs are sound."""
+        if sources:
+            await self._verify(plan, outputs)
+        self._add(num_removed=sum(await side_by_side(sources, lambda pair: remove(*pair))))
 
     async def _replace_in(
         self, table: TableSettings, plan: CompactionPlan, removed: Sequence[str], outputs: Sequence[OutputFile]
