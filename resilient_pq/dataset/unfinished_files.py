@@ -44,7 +44,7 @@ from resilient_pq.recovery.resume.resume_upload import completed_upload, parts_o
 from resilient_pq.writer.dictionary_use import KnownChoices
 
 if TYPE_CHECKING:
-    from resilient_pq.encryption.encryption import Encryption
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 
 #: Files that are completed, or footers that are read, at one time.
 _MAX_CONCURRENCY: Final = 16
@@ -60,7 +60,7 @@ class DatasetFolder:
     store: WriteStore  # where it is
     key: str  # its key
     naming: Naming  # the names of one sink in it
-    encryption: Encryption | None = None  # of its files
+    encryption: Encryption | EncryptionOfEach | None = None  # of its files
 
     @property
     def url(self) -> str:
@@ -229,7 +229,7 @@ async def _complete(folder: DatasetFolder, unfinished: Unfinished, lease: Lease 
             return await completed_upload(store, key, unfinished.upload_id) is not None
 
 
-async def _complete_local(store: LocalStore, key: str, encryption: Encryption | None) -> bool:
+async def _complete_local(store: LocalStore, key: str, encryption: Encryption | EncryptionOfEach | None) -> bool:
     try:
         writer = await resume((store, key), encryption=encryption)
     except RecoveryError:
