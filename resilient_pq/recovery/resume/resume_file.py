@@ -38,7 +38,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_behind
-from resilient_pq.recovery.resume.resume_local import appended_version, was_torn_at_once, whole_prefix
+from resilient_pq.recovery.resume.resume_local import appended_version, refuse_encrypted, was_torn_at_once, whole_prefix
 from resilient_pq.recovery.resume.resume_upload import ADDING, new_upload, up_to_checkpoint
 from resilient_pq.recovery.resume.stored_state import ResumeTarget
 from resilient_pq.recovery.resume.take_over import TakenOver, take_over
@@ -249,6 +249,7 @@ async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resu
 async def _behind_whole(source: DamagedObject, request: _Request) -> Resumed:
     """What a writer needs to continue behind what is whole of a file."""
     if request.options.encryption is None:
+        await refuse_encrypted(source)
         return await request.behind(source, await whole_prefix(source))
     from resilient_pq.recovery.resume.sealed_prefix import sealed_layout  # noqa: PLC0415 (few files are encrypted)
 

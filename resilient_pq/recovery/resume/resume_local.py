@@ -35,9 +35,6 @@ _MOST_TORN_BYTES = 1 * MiB
 
 async def whole_prefix(source: DamagedObject) -> Candidates:
     """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix."""
-    magic = await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))
-    if magic == ENCRYPTED_MAGIC or await _is_encrypted(source):
-        raise KeyMissingError("the file is encrypted", hint="pass encryption= as it was begun with")
     survey = await source.survey()
     known = candidates_of_survey(survey)
     if known is None or survey.newest is None or survey.footer is None:
@@ -50,6 +47,7 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
         raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))
     footer = survey.footer.header
     stored = _stored_checkpoint(known.contents, survey.newest, footer)
+    magic = await source.read(ByteRange(0, len(MAGIC)))
     if footer.offset < stored.offset or magic != MAGIC:
         raise damaged(source)
     row_groups = _in_a_row(known)
@@ -63,8 +61,14 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     return await prefix_of(source, known, row_groups, footer.file_id)
 
 
-async def _is_encrypted(source: DamagedObject) -> bool:
-    """Whether the anchor says so."""
+async def refuse_encrypted(source: DamagedObject) -> None:
+    """Refuse an unfinished file that is encrypted, as its magic or its anchor says."""
+    magic = await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))
+    if magic == ENCRYPTED_MAGIC or await _is_signed(source):
+        raise KeyMissingError("the file is encrypted", hint="pass encryption= as it was begun with")
+
+
+async def _is_signed(source: DamagedObject) -> bool:
     size, start = source.info.size, len(MAGIC) + HEADER_SIZE
     header = parse_header(await source.read(ByteRange(len(MAGIC), min(start, size)))) if size > len(MAGIC) else None
     if header is None or header.kind != RecordKind.ANCHOR or header.end > size:

@@ -121,19 +121,22 @@ async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, byte
             at += behind.size
         if header.kind in _ENDS:
             found.append((header, payload))
-    end = found[-1][0].end if found else 0
     if not found or found[0][0].kind != RecordKind.ANCHOR:
         raise RecoveryError(
             "there is nothing to resume: not even the schema is whole in it",
             where=Where(key=source.url),
             hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
         )
-    later: RecordHeader | None = found[-1][0]
-    while (later := await _found_header(source, at, found[0][0].file_id)) is not None:
-        if end <= later.newest_footer < later.offset:  # it was stored before more was written
+    await _check_nothing_stored(source, at, found[-1][0])
+    return found
+
+
+async def _check_nothing_stored(source: DamagedObject, at: int, last: RecordHeader) -> None:
+    """Refuse a file in which a checkpoint was stored, as more was written behind it, that is not whole any more."""
+    while (later := await _found_header(source, at, last.file_id)) is not None:
+        if last.end <= later.newest_footer < later.offset:
             raise damaged(source)
         at = later.offset + HEADER_SIZE
-    return found
 
 
 async def _next_header(source: DamagedObject, at: int, previous: RecordHeader | None) -> RecordHeader | None:
