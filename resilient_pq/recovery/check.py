@@ -16,7 +16,7 @@ from resilient_pq.parity.parity_check import recompute_parity
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
-from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.encrypted.without_keys import check_ciphertext, reconstruct_or_none
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
@@ -28,6 +28,8 @@ from resilient_pq.recovery.verification.page_scan import SalvageOptions
 from resilient_pq.recovery.verification.verification import verify_data
 from resilient_pq.shell_commands import command, lasts
 
+#: Outcomes of what is as it was written.
+_WHOLE = (Outcome.SOUND, Outcome.CIPHERTEXT_WHOLE)
 #: Findings in the files of a summary after which there is something to do.
 _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
 
@@ -66,7 +68,9 @@ async def check(
     storage_options = with_retry(storage_options, retry)
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
-            reconstruction = await reconstruct(source)
+            reconstruction = await reconstruct_or_none(source)
+            if reconstruction is None:
+                return await _check_parity(source, await check_ciphertext(source, progress), deep=deep)
             if reconstruction.contents is not None and reconstruction.contents.data_files:
                 report = await _check_summary(source, reconstruction.contents, progress)
             else:
@@ -86,12 +90,12 @@ def with_checksums_required(report: Report) -> Report:
 
 async def _check_parity(source: DamagedObject, report: Report, *, deep: bool) -> Report:
     """The report with what parity says: of bytes without checksums, and whether a repair brings all back."""
-    if report.outcome in (Outcome.SOUND, Outcome.INCOMPLETE) and not report.pages_decoded and not deep:
+    if report.outcome in (*_WHOLE, Outcome.INCOMPLETE) and not report.pages_decoded and not deep:
         return report
     view = await HealedStore.find(source.store, source.info)
     if view is not None and (examined := await view.examine()).num_damaged:
         report = _with_parity(report, source.url, examined, is_bound=view.is_bound)
-    return await _with_recomputed(source, report) if deep and report.outcome is Outcome.SOUND else report
+    return await _with_recomputed(source, report) if deep and report.outcome in _WHOLE else report
 
 
 async def _with_recomputed(source: DamagedObject, report: Report) -> Report:
@@ -113,7 +117,7 @@ async def _with_recomputed(source: DamagedObject, report: Report) -> Report:
 def _with_parity(report: Report, url: str, examined: ExaminedBlocks, *, is_bound: bool) -> Report:
     """The report with the blocks that parity finds damaged; `is_bound`: it was made for this version of the file."""
     num_damaged, repairable = examined.num_damaged, examined.may_be_repaired
-    if report.outcome is Outcome.SOUND:
+    if report.outcome in _WHOLE:
         if not is_bound:
             return report  # the file was written anew after its sidecar
         changed = f"{num_damaged:,} blocks are not as they were when the file was protected"
@@ -135,7 +139,9 @@ async def check_if_sound(url: Location) -> Report | None:
     """The report of `check` where nothing is wrong with an object, found with little effort where something is."""
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
-            reconstruction = await reconstruct(source, only_footer=True)
+            reconstruction = await reconstruct_or_none(source, only_footer=True)
+            if reconstruction is None:
+                return None
             contents = reconstruction.contents
             if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None

@@ -12,7 +12,15 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
+from resilient_pq.errors import (
+    FormatError,
+    KeyMissingError,
+    NotParquetError,
+    TornFileError,
+    UnsupportedError,
+    Where,
+    located,
+)
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
@@ -182,18 +190,29 @@ class DamagedObject:
                     return FormatError("the footer at the end is of another file", where=Where(offset=self.info.size))
                 return contents
         except TornFileError as error:
+            await self._refuse_encrypted()
             head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
-            if head not in (MAGIC, ENCRYPTED_MAGIC):
+            if head != MAGIC:
                 where = Where(key=self.url, offset=0)
                 return NotParquetError("no Parquet magic, neither at the beginning nor at the end", where=where)
             return error
         except FormatError as error:
+            await self._refuse_encrypted()
             return error
+        except KeyMissingError:
+            raise
         except UnsupportedError:
             if (await self.survey()).footer is None:
                 raise
             # A damaged footer can look like one that is too new: our records decide.
             return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
+
+    async def _refuse_encrypted(self) -> None:
+        """Raise where a footer that cannot be used is that of an encrypted file."""
+        size = self.info.size
+        ends = [ByteRange(0, min(len(MAGIC), size)), ByteRange(max(size - len(MAGIC), 0), size)]
+        if ENCRYPTED_MAGIC in [bytes(await self.read(end)) for end in ends]:
+            raise KeyMissingError("the footer is encrypted", where=Where(key=self.url))
 
     async def begins_with_magic(self) -> bool:
         """Whether its first bytes are those of a Parquet file."""

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import (
+    KeyMissingError,
     NothingToRecoverError,
     RecoveryError,
     RowsLostError,
@@ -27,8 +28,8 @@ from resilient_pq.io.resolve import Location
 from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
-from resilient_pq.recovery.damaged_object import open_source
-from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.damaged_object import DamagedObject, open_source
+from resilient_pq.recovery.encrypted.without_keys import reconstruct_or_none, recover_ciphertext
 from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
@@ -166,13 +167,17 @@ async def salvage(
                 schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
             )
             others = Siblings(siblings, storage_options)
-            copies = [await reconstruct(source, given, others) for source in sources]
-            reconstruction, alternates = await merge_copies(copies)
+            copies = [await reconstruct_or_none(source, given=given, siblings=others) for source in sources]
             repair = with_bit_turned_back if options.repair_bits else None
-            salvage_options = SalvageOptions(alternates, repair, options.keep_unplaced)
+            salvage_options = SalvageOptions((), repair, options.keep_unplaced)
             request = _Request(
                 target, policy, options.verify, salvage_options, options.only_damaged, again=options.words
             )
+            known = [copy for copy in copies if copy is not None]
+            if len(known) < len(copies):
+                return await _recover_ciphertext(sources, request, progress)
+            reconstruction, alternates = await merge_copies(known)
+            request = replace(request, options=replace(salvage_options, alternates=alternates))
             report = await _recover(reconstruction, request, progress)
             assert report is not None
             return report
@@ -188,12 +193,25 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):
-            reconstruction = await reconstruct(source, only_footer=True)
+            reconstruction = await reconstruct_or_none(source, only_footer=True)
+            if reconstruction is None:
+                return None
             contents = reconstruction.contents
             if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None
             request = _Request(target, policy, True, SalvageOptions(), options.only_damaged, only_sound=True)
             return await _recover(reconstruction, request, None)
+
+
+async def _recover_ciphertext(sources: Sequence[DamagedObject], request: _Request, progress: Progress | None) -> Report:
+    """What can be kept of an encrypted file without its keys."""
+    if len(sources) > 1:
+        hint = "pass keys= (rpq: --keys FILE), or recover one copy"
+        raise KeyMissingError("the pages of encrypted copies are compared with their keys", hint=hint)
+    must_keep_all = request.on_damage is OnDamage.RAISE
+    return await recover_ciphertext(
+        sources[0], request.target, must_keep_all=must_keep_all, only_damaged=request.only_damaged, progress=progress
+    )
 
 
 @dataclass(frozen=True, slots=True)

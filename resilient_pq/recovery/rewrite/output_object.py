@@ -156,10 +156,19 @@ def _stays_whole(output: OutputContents, candidates: Candidates) -> bool:
 async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:
     """The bytes up to `end`, and nothing more."""
     source = output.reconstruction.source
-    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
-    async with _sink_behind(source, end, target, begun):
+    async with beginning_of(source, target, end, progress):
         await check_end(source, end, output.rows.num_rows)
     return Copied(end)
+
+
+@asynccontextmanager
+async def beginning_of(
+    source: DamagedObject, target: Target, end: int, progress: Progress | None = None
+) -> AsyncIterator[ObjectSink]:
+    """A sink that holds the bytes of a file up to `end`, and is completed behind the block."""
+    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
+    async with _sink_behind(source, end, target, begun) as sink:
+        yield sink
 
 
 async def _behind(

@@ -11,6 +11,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.stated_values import Stated, stated_of
 from resilient_pq.errors import (
     FormatError,
+    KeyMissingError,
     NotFoundError,
     ObjectChangedError,
     Where,
@@ -84,6 +85,8 @@ async def _chunks(
                 if unusable is None:
                     said = stated.get(leaf.ordinal) or stated_of(contents.metadata, chunk)
                     yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, seen, shapes))
+            except KeyMissingError:
+                continue  # without keys only columns in the clear can be examined
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
