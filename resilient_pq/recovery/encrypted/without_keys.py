@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import KeyMissingError, NothingToRecoverError, RowsLostError, Where
-from resilient_pq.format.footer import ENCRYPTED_MAGIC
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MIN_FILE_SIZE, TAIL_SIZE
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.output_target import Target, check_free, make_folder
 from resilient_pq.parity.healed_store import HealedStore
@@ -23,11 +23,9 @@ from resilient_pq.recovery.verification.findings import Progress, examine_row_gr
 from resilient_pq.shell_commands import command, lasts
 
 _WHOLE: Final = "no key was given: the ciphertext was compared, and no value was read"
-_UNCHECKED: Final = (
-    "no key was given, and nothing in it vouches for the ciphertext: nothing can be checked without keys"
-)
+_UNCHECKED: Final = "no key was given, and no record vouches for the ciphertext: nothing can be checked without keys"
 _CLEAR_ONLY: Final = "no key was given: only columns in the clear were checked"
-_NO_END: Final = "the end of the file is missing, and with it what is needed to decrypt the rest, with keys or without"
+_NO_END: Final = "the end of the file is missing, without which the rest cannot be decrypted, with keys or without"
 _MORE: Final = (
     "without keys a file is cut at its newest whole checkpoint; with the footer key the row groups behind it are kept,"
     " too, and with all keys every page that is whole: pass keys= (--keys FILE)"
@@ -180,7 +178,8 @@ def _nothing(
 async def _ends_in_footer(source: DamagedObject) -> bool:
     """Whether the last bytes are those of an encrypted footer."""
     size = source.info.size
-    return bytes(await source.read(ByteRange(max(size - len(ENCRYPTED_MAGIC), 0), size))) == ENCRYPTED_MAGIC
+    last = await source.read(ByteRange(max(size - TAIL_SIZE, 0), size))
+    return size >= MIN_FILE_SIZE and bytes(last).endswith(ENCRYPTED_MAGIC)
 
 
 async def _rebuilt(source: DamagedObject) -> tuple[DamagedObject, str] | None:
