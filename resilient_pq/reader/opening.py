@@ -175,7 +175,13 @@ async def _decrypted(store: ReadStore, key: str, how: ReadSettings) -> tuple[Rea
     assert how.keys is not None
     keys = DecryptionKeys.of(how.keys, (store, key))
     view = await DecryptedStore.open(
-        store, key, keys, aad_prefix=how.aad_prefix, tail_bytes=how.options.tail_bytes, verify=how.verify
+        store,
+        key,
+        keys,
+        aad_prefix=how.aad_prefix,
+        tail_bytes=how.options.tail_bytes,
+        shows_damage=how.on_damage is not OnDamage.RAISE,
+        heals=how.heal,
     )
     required = view.encrypted_footer if how.require_complete is None else how.require_complete
     if required and view.state not in (None, FileState.COMPLETE):

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, Where, located
+from resilient_pq.encryption.keys import KeysArgument
+from resilient_pq.errors import AuthenticationError, FormatError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
@@ -16,7 +17,9 @@ from resilient_pq.parity.parity_check import recompute_parity
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
+from resilient_pq.recovery.encrypted.with_keys import decrypted, nothing_to_open, read_by_records
 from resilient_pq.recovery.encrypted.without_keys import check_ciphertext, reconstruct_or_none
+from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
@@ -41,6 +44,8 @@ async def check(
     retry: RetryPolicy | None = None,
     require_checksums: bool = False,
     deep: bool = False,
+    keys: KeysArgument | None = None,
+    aad_prefix: bytes | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Read an object and say what is wrong with it; nothing is written.
@@ -55,11 +60,16 @@ async def check(
         require_checksums: Count pages without a checksum as damage: a file that has such pages is not "sound".
         deep: Compare every byte with the sidecar beside the file, and compute the parity in it again: a sidecar that is
             damaged, or of another version of the file, is a finding.
+        keys: Of an encrypted file, as `open` takes them. Without them its ciphertext is compared with the checksums
+            that stand in it in the clear, and no value is read: what is whole then is not called sound.
+        aad_prefix: What an encrypted file is bound to besides its keys, where it does not store it.
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
         The report: its outcome is "sound", "incomplete", "damaged", or "nothing" when no row can be had. Pages without
-        a checksum are only decoded: how many these are stands beside it, and a changed value in them is not seen.
+        a checksum are only decoded: how many these are stands beside it, and a changed value in them is not seen. Of
+        an encrypted file without keys it is "ciphertext whole", or "unchecked" where another writer's file has nothing
+        that vouches for its bytes.
 
     Raises:
         UnsupportedError: The file is whole, but this version cannot read it.
@@ -68,6 +78,10 @@ async def check(
     storage_options = with_retry(storage_options, retry)
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
+            if keys is not None:
+                report = await _check_opened(source, keys, aad_prefix, progress)
+                report = await _check_parity(source, report, deep=deep)
+                return with_checksums_required(report) if require_checksums else report
             reconstruction = await reconstruct_or_none(source)
             if reconstruction is None:
                 return await _check_parity(source, await check_ciphertext(source, progress), deep=deep)
@@ -76,6 +90,29 @@ async def check(
             else:
                 report = await _check_parity(source, await _check(reconstruction, progress), deep=deep)
             return with_checksums_required(report) if require_checksums else report
+
+
+async def _check_opened(
+    source: DamagedObject, keys: KeysArgument, aad_prefix: bytes | None, progress: Progress | None
+) -> Report:
+    """Check an encrypted file with its keys: by its footer, and by its records where something is damaged."""
+    try:
+        opened = await decrypted(source, keys, aad_prefix)
+    except AuthenticationError:
+        raise
+    except FormatError as error:
+        report = nothing_to_open(source, "check", error).report
+        assert isinstance(report, Report)
+        return report
+    known = await reconstruct(opened)
+    report = await _check(known, progress)
+    if (
+        report.outcome in (Outcome.DAMAGED, Outcome.NOTHING)
+        and (by_records := await read_by_records(known)) is not None
+    ):
+        other = await _check(by_records, progress)
+        report = other if (other.num_rows or 0) > (report.num_rows or 0) else report
+    return report
 
 
 def with_checksums_required(report: Report) -> Report:

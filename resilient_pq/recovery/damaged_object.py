@@ -5,13 +5,15 @@ An async shell: it drives the sans-io `survey` and fetches what is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.encryption.decrypted_store import DecryptedStore
+from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.errors import (
     FormatError,
     KeyMissingError,
@@ -96,11 +98,16 @@ def _larger(window: ByteRange) -> int:
     return min(max(2 * window.size, _FIRST_WINDOW), _LARGEST_WINDOW)
 
 
+#: Gives an encrypted object as it is in the clear.
+Decrypt: TypeAlias = Callable[..., Awaitable["DamagedObject"]]
+
+
 @dataclass(slots=True)
 class DamagedObject:
     """One object at one version.
 
-    `file_id` names the file that is meant, where several lie in it; `rebuilt` are the bytes that parity has made.
+    `file_id` names the file that is meant, where several lie in it; `rebuilt` are the bytes that parity has made;
+    `decrypt` is how it was opened where it is read in the clear.
     """
 
     store: ReadStore
@@ -111,6 +118,7 @@ class DamagedObject:
     owns_store: bool
     file_id: bytes | None = None
     rebuilt: tuple[ByteRange, ...] = ()
+    decrypt: Decrypt | None = None
     _objects: ChunkObjects | None = None
     _beneath: DamagedObject | None = None
     _view: ByteRemap | None = None
@@ -129,6 +137,30 @@ class DamagedObject:
     def origin(self) -> DamagedObject:
         """The object as it lies, whatever this is read through."""
         return self if self._beneath is None else self._beneath.origin
+
+    @property
+    def stored(self) -> DamagedObject:
+        """The object whose bytes an output may have as they are: of an encrypted file its ciphertext."""
+        return self._beneath if self.decrypt is not None and self._beneath is not None else self
+
+    @property
+    def decrypted_by(self) -> Decrypt | None:
+        """How it was opened where it is read in the clear, whatever else it is read through; None where it is not."""
+        if self.decrypt is not None or self._beneath is None:
+            return self.decrypt
+        return self._beneath.decrypted_by
+
+    @property
+    def encryption(self) -> Encryption | None:
+        """How to encrypt an output in the same way; None where the file is not encrypted, or keys are missing."""
+        if isinstance(self.store, DecryptedStore):
+            return self.store.encryption
+        return None if self._beneath is None else self._beneath.encryption
+
+    @property
+    def beneath(self) -> DamagedObject | None:
+        """What it is read through; None where it is read as it lies."""
+        return self._beneath
 
     @property
     def is_view(self) -> bool:
@@ -244,6 +276,14 @@ class DamagedObject:
             healed, self.key, self.url, info, self.counters, False, self.file_id,
             tuple(ByteRange(at, at + len(data)) for at, data in healed.file.changed()),
             _beneath=self, _view=None if healed.file.has_moved else there,
+        )  # fmt: skip
+
+    async def decrypted(self, view: DecryptedStore, decrypt: Decrypt) -> DamagedObject:
+        """The same object in the clear; the caller closes this one."""
+        info = await view.head(self.key)
+        return DamagedObject(
+            view, self.key, self.url, info, self.counters, False, self.file_id, self.rebuilt, decrypt,
+            _beneath=self, _view=ByteRemap.in_place(min(info.size, self.info.size)),
         )  # fmt: skip
 
     def through(self, view: ByteRemap) -> DamagedObject:

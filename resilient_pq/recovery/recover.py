@@ -13,12 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.encryption.keys import KeysArgument
 from resilient_pq.errors import (
+    AuthenticationError,
+    FormatError,
     KeyMissingError,
     NothingToRecoverError,
     RecoveryError,
     RowsLostError,
     SchemaError,
+    UnsupportedError,
     Where,
     located,
 )
@@ -29,7 +33,9 @@ from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
+from resilient_pq.recovery.encrypted.with_keys import decrypted, nothing_to_open, read_by_records
 from resilient_pq.recovery.encrypted.without_keys import reconstruct_or_none, recover_ciphertext
+from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
@@ -64,6 +70,8 @@ async def recover(
     file_id: str | None = None,
     verify: bool = False,
     overwrite: bool = False,
+    keys: KeysArgument | None = None,
+    aad_prefix: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -96,6 +104,10 @@ async def recover(
         verify: Whether also those bytes are read and compared that a store could copy by itself: the beginning of a
             file that is torn, when the output goes to the same store. All others always are.
         overwrite: Replace an object that is at `dst`.
+        keys: Of an encrypted file, as `open` takes them. Without them it is cut at its newest whole checkpoint. With
+            the footer key alone the row groups behind that are kept, too; with all keys every page that is whole, and
+            the output is encrypted with the same keys.
+        aad_prefix: What an encrypted file is bound to besides its keys, where it does not store it.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
         dst_storage_options: The same for `dst`; None means those of `src`.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s for
@@ -113,6 +125,8 @@ async def recover(
         RowsLostError: Rows or values are lost, and `on_damage` is "raise"; nothing was written.
         AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
         SchemaError: There is no such `on_damage`, or `file_id` is none.
+        KeyMissingError: It is encrypted, and more of its keys are needed.
+        WrongKeyError: A key opens nothing of it.
         StoreError: A store refused; nothing was published.
     """
     storage_options = with_retry(storage_options, retry)
@@ -120,6 +134,7 @@ async def recover(
         dst_storage_options = with_retry(dst_storage_options, retry)
     locations: list[Location] = list(src) if isinstance(src, list) else [src]  # type: ignore[list-item]
     options = RecoverOptions(on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite)
+    options = replace(options, keys=keys, aad_prefix=aad_prefix)
     return await salvage(
         locations,
         dst,
@@ -163,11 +178,14 @@ async def salvage(
         if policy is not OnDamage.COLUMNS and not options.only_damaged:
             await check_free(target)
         with located(Where(key=sources[0].url)):
+            if options.keys is not None:
+                sources = [await _decrypted(source, options) for source in sources]
             given = await known_schema(
                 schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
             )
             others = Siblings(siblings, storage_options)
-            copies = [await reconstruct_or_none(source, given=given, siblings=others) for source in sources]
+            understand = reconstruct_or_none if options.keys is None else reconstruct
+            copies = [await understand(source, given=given, siblings=others) for source in sources]
             repair = with_bit_turned_back if options.repair_bits else None
             salvage_options = SalvageOptions((), repair, options.keep_unplaced)
             request = _Request(
@@ -201,6 +219,19 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
                 return None
             request = _Request(target, policy, True, SalvageOptions(), options.only_damaged, only_sound=True)
             return await _recover(reconstruction, request, None)
+
+
+async def _decrypted(source: DamagedObject, options: RecoverOptions) -> DamagedObject:
+    """An encrypted file in the clear."""
+    assert options.keys is not None
+    if options.on_damage == OnDamage.COLUMNS:
+        raise UnsupportedError("columns of an encrypted file are not written one by one", hint="use on_damage='null'")
+    try:
+        return await decrypted(source, options.keys, options.aad_prefix)
+    except AuthenticationError:
+        raise
+    except FormatError as error:
+        raise nothing_to_open(source, "recover", error) from error
 
 
 async def _recover_ciphertext(sources: Sequence[DamagedObject], request: _Request, progress: Progress | None) -> Report:
@@ -239,6 +270,9 @@ async def _recover(reconstruction: Reconstruction, request: _Request, progress: 
         healed = await read_through_parity(reconstruction, only_ended=unread)
         if healed is not None or output is None:
             output = await _examine(healed or reconstruction, request, progress, unread=unread)
+        if not output.sound and (by_records := await read_by_records(output.reconstruction)) is not None:
+            other = await _examine(by_records, request, progress, unread=False)
+            output = other if other.rows.num_rows > output.rows.num_rows else output
     report = await _write(output, request, progress)
     if report is None:  # it has to be read after all, and then it is compared
         return await _recover(reconstruction, replace(request, verify=True), progress)

@@ -37,11 +37,19 @@ SPAN_KINDS: Final = (RecordKind.CHUNK, RecordKind.SPAN)
 
 @dataclass(frozen=True, slots=True)
 class DamagedStretch:
-    """Bytes that are not as they were written, or of which nothing is known; `holds_rows`: pages may be among them."""
+    """Bytes that are not as they were written, or of which nothing is known.
+
+    Attributes:
+        place: Where they lie.
+        message: What is wrong with them.
+        holds_rows: Whether pages may be among them.
+        is_chunk: Whether they are the pages of a chunk, and nothing else.
+    """
 
     place: ByteRange
     message: str
     holds_rows: bool = True
+    is_chunk: bool = False
 
 
 @dataclass(slots=True)
@@ -106,10 +114,10 @@ class _Walk:
             found.end = at
         return found
 
-    def _damage(self, start: int, end: int, message: str, *, holds_rows: bool = True) -> None:
+    def _damage(self, start: int, end: int, message: str, *, holds_rows: bool = True, is_chunk: bool = False) -> None:
         place = ByteRange(start, min(end, self._found.size))
         if place.size:
-            self._found.damaged.append(DamagedStretch(place, message, holds_rows))
+            self._found.damaged.append(DamagedStretch(place, message, holds_rows, is_chunk))
 
     def _header_at(self, at: int) -> Generator[ByteRange, memoryview, RecordHeader | None]:
         """The header of a record of the file that lies at an offset, in its place."""
@@ -180,7 +188,8 @@ class _Walk:
         if end > self._found.size or crc != span.crc:
             following = yield from self._next_header(start)
             cut = " and cut short" if end > self._found.size and following == self._found.size else ""
-            self._damage(start, following, f"{what} is damaged{cut}: the CRC32 does not match", holds_rows=is_chunk)
+            message = f"{what} is damaged{cut}: the CRC32 does not match"
+            self._damage(start, following, message, holds_rows=is_chunk, is_chunk=is_chunk)
             return following
         return end
 

@@ -13,8 +13,10 @@ from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where
+from resilient_pq.format.crypto.file_cipher import FileCipher
+from resilient_pq.format.crypto.sealed_footer import SealedFooter, open_chunks, plain_record, read_sealed_footer
 from resilient_pq.format.file_metadata import StoredSortingColumn
-from resilient_pq.format.footer import Footer, NeedBytes, read_footer
+from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page_table import PageTable
@@ -43,8 +45,11 @@ class _Placed:
 class Draft:
     """Lays a file out into a sink, and reads again what it pushes."""
 
-    def __init__(self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None) -> None:
-        """Prepare to lay out."""
+    def __init__(
+        self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None, cipher: FileCipher | None = None
+    ) -> None:
+        """Prepare to lay out; `cipher` opens what the layout encrypts."""
+        self._cipher = cipher
         self._sink = sink
         self._layout = layout
         self._quirks = Quirks.of(created_by)
@@ -63,14 +68,16 @@ class Draft:
 
     async def chunk(self, leaf: Leaf, chunk: EncodedChunk, num_rows: int, *, is_copy: bool) -> None:
         """Push the next column chunk."""
-        pushed = self._layout.chunk(chunk)
-        place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
-        read = ChunkRead(len(self._layout.row_groups), leaf, chunk.metadata, place, num_rows, quirks=self._quirks)
-        parts = [memoryview(part).cast("B") for part in pushed[1:]]
+        ordinal = len(self._layout.row_groups)
+        parts = [memoryview(part).cast("B") for part in chunk.buffers]
+        read = ChunkRead(ordinal, leaf, chunk.metadata, ByteRange(0, chunk.size), num_rows, quirks=self._quirks)
         try:
             await asyncio.to_thread(_read_again, read, parts, is_copy=is_copy)
         except (FormatError, UnsupportedError) as error:
             raise _refused(error.message, read.where) from error
+        chunk = await asyncio.to_thread(self._layout.framing.chunk, chunk, ordinal, leaf.ordinal)
+        pushed = self._layout.chunk(chunk)
+        place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
         self._chunks.append(_Placed(place, chunk.metadata.num_values))
         await self._push(pushed)
 
@@ -96,7 +103,7 @@ class Draft:
     def _check_footer(self, buffers: Buffers, num_rows: int) -> None:
         """Open the file as a reader does, by the last bytes that were pushed."""
         tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
-        contents = _opened(read_footer(tail, self._sink.position - len(tail)), num_rows)
+        contents = _opened(self._footer_in(tail, self._sink.position - len(tail)), num_rows)
         if not contents.verified:
             raise _refused("no record vouches for the footer", Where())
         placed = [None] * self._first + self._row_groups
@@ -108,6 +115,17 @@ class Draft:
             rows, wanted = expected
             if group.num_rows != rows or found != [chunk for chunk in wanted if chunk.num_values]:
                 raise _refused("its footer says something else than what was written", Where(row_group=ordinal))
+
+    def _footer_in(self, tail: memoryview, start: int) -> Footer | NeedBytes:
+        """The footer of the file, whose last bytes begin at an offset."""
+        sealed = None if self._cipher is None else read_sealed_footer(tail, start)
+        if self._cipher is None or not isinstance(sealed, SealedFooter):
+            return read_footer(tail, start)
+        metadata = sealed.metadata(self._cipher)
+        for _ in open_chunks(metadata, self._cipher):
+            pass
+        record = sealed.record and plain_record(sealed.record, b"", metadata)
+        return Footer(metadata, sealed.start, len(sealed.payload) - TAIL_SIZE, record)
 
     async def _push(self, buffers: Buffers) -> None:
         await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))

@@ -49,8 +49,9 @@ def parse_footer(header: RecordHeader, payload: memoryview) -> RecordedFooter | 
             limit = check_row_group(row_group, schema, limit, header.offset)
     except ResilientPQError:
         return None
-    end += TAIL_SIZE + (SIGNATURE_SIZE if metadata.encryption_algorithm is not None else 0)
-    return RecordedFooter(header, metadata) if end == len(payload) else None
+    between = len(payload) - TAIL_SIZE - end
+    is_signature = between == SIGNATURE_SIZE and metadata.encryption_algorithm is not None
+    return RecordedFooter(header, metadata) if between == 0 or is_signature else None
 
 
 def parse_row_group(header: RecordHeader, payload: memoryview) -> RecordedRowGroup | None:

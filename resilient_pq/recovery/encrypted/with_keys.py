@@ -1,0 +1,92 @@
+"""A damaged encrypted file in the clear: by its footer, or by its records where that does not do. An async shell."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.encryption.decrypted_store import DecryptedStore
+from resilient_pq.encryption.keys import DecryptionKeys, KeysArgument
+from resilient_pq.errors import FormatError, NothingToRecoverError, TornFileError, Where
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.recovery.damaged_object import TAIL_BYTES, DamagedObject
+from resilient_pq.recovery.encrypted.scanned_view import scanned_view
+from resilient_pq.recovery.encrypted.sealed_pages import LostPage, find_pages, put_back_exchanged
+from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
+
+#: Bytes that are opened in about the time of a piece of work (`off_loop`).
+_PIECE = 4096
+
+
+async def decrypted(
+    source: DamagedObject, keys: KeysArgument, aad_prefix: bytes | None, *, by_records: bool = False
+) -> DamagedObject:
+    """An encrypted object in the clear, at the same offsets; what is damaged is shown so that no checksum holds.
+
+    Args:
+        source: The object as it is stored.
+        keys: What was given.
+        aad_prefix: The same, where the file does not store it.
+        by_records: Whether its footer is not to be used, since something is damaged of which its records know more.
+
+    Raises:
+        AuthenticationError: It is not encrypted, or its footer was changed.
+        FormatError: No footer of it is whole, without which nothing can be opened.
+        KeyMissingError: There is no key for the footer.
+        WrongKeyError: The key of the footer opens nothing.
+    """
+    found = DecryptionKeys.of(keys, (source.store, source.key))
+    again = partial(decrypted, keys=keys, aad_prefix=aad_prefix)
+    failure: FormatError | None = None
+    if not by_records and source.file_id is None:
+        try:
+            view = await DecryptedStore.open(
+                source.store, source.key, found, aad_prefix=aad_prefix, tail_bytes=TAIL_BYTES, shows_damage=True
+            )
+            return await source.decrypted(view, again)
+        except FormatError as error:
+            failure = error
+    if (scanned := await scanned_view(source, found, aad_prefix)) is not None:
+        return await source.decrypted(scanned, again)
+    if failure is not None:
+        raise failure
+    view = await DecryptedStore.open(
+        source.store, source.key, found, aad_prefix=aad_prefix, tail_bytes=TAIL_BYTES, shows_damage=True
+    )
+    await _examine_chunks(source, view)
+    return await source.decrypted(view, again)
+
+
+async def _examine_chunks(source: DamagedObject, view: DecryptedStore) -> None:
+    """Look closely at the pages of a file without records: which are whole, and which lie in the places of others."""
+    lost: list[LostPage] = []
+    for chunk in view.chunks:
+        place = ByteRange(chunk.start, min(chunk.end, source.info.size))
+        lost += await off_loop(place.size // _PIECE, find_pages, chunk, await source.read(place), None)
+    await off_loop(len(lost) ** 2, put_back_exchanged, lost)
+
+
+async def read_by_records(known: Reconstruction) -> Reconstruction | None:
+    """What is known of a damaged encrypted file by its records; None in the clear, or where they tell nothing."""
+    source = known.source
+    while source.decrypt is None:
+        if source.beneath is None:
+            return None
+        source = source.beneath
+    try:
+        again = await source.decrypt(source.stored, by_records=True)
+    except FormatError:
+        return None
+    return await reconstruct(again, known.given, known.siblings)
+
+
+def nothing_to_open(source: DamagedObject, verb: str, error: FormatError) -> NothingToRecoverError:
+    """The error, with its report, for an encrypted file of which no footer is whole."""
+    size, reason = source.info.size, f"without a whole footer nothing of it can be decrypted: {error.message}"
+    damage = Damage.TORN if isinstance(error, TornFileError) else Damage.CORRUPT
+    finding = Finding(damage, reason, error.where, 0, size)
+    kept = Kept(None, 0, 0, None, (LostRegion(0, size, None, damage, reason),)) if verb == "recover" else None
+    report = Report(verb, source.url, Outcome.NOTHING, 0, size=size, findings=(finding,), kept=kept)
+    return NothingToRecoverError(f"nothing to recover: {reason}", report=report, where=Where(key=source.url))
