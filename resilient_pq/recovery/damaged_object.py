@@ -163,6 +163,11 @@ class DamagedObject:
         return self._beneath
 
     @property
+    def is_put_back(self) -> bool:
+        """Whether it is a file in the clear whose parts were put back before it was opened."""
+        return self.decrypt is not None and self.stored.is_view
+
+    @property
     def is_view(self) -> bool:
         """Whether a remap says where its bytes lie."""
         return self._view is not None

@@ -379,14 +379,16 @@ def _report(output: OutputContents, request: _Request) -> Report:
     """The report of what is written: its numbers and its outcome are those of the ledger."""
     reconstruction, ledger = output.reconstruction, output.ledger
     assert reconstruction.contents is not None
-    outcome = Outcome.SOUND if output.sound and not reconstruction.source.rebuilt else Outcome.RECOVERED
+    source = reconstruction.source
+    as_it_was = output.sound and not source.rebuilt and not source.is_put_back
+    outcome = Outcome.SOUND if as_it_was else Outcome.RECOVERED
     return Report(
         verb="recover",
-        url=reconstruction.source.url,
+        url=source.url,
         outcome=outcome if ledger.is_complete else Outcome.PARTIAL,
         num_rows=ledger.rows_kept,
         num_row_groups=len(output.rows.row_groups),
-        size=reconstruction.source.info.size,
+        size=source.info.size,
         findings=output.findings,
         next=(command("check", request.target.url), *_other_command(output, request)[1]),
         schema=str(reconstruction.contents.schema),

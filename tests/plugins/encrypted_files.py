@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -37,17 +36,14 @@ def sealed_file(
 ) -> bytes:
     """The bytes of an encrypted file with row groups of so many rows, and checkpoints behind some of them."""
 
-    async def write(path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "sealed.parquet")
         encryption = rpq.Encryption(FOOTER_KEY, **MODES[mode])
-        async with rpq.create(
+        with rpq.sync.create(
             path, schema=table.schema, row_group_rows=rows, encryption=encryption, checkpoint_every=None, **options
         ) as writer:
             for ordinal, batch in enumerate(table.to_batches(rows)):
-                await writer.write(batch)
+                writer.write(batch)
                 if ordinal in checkpoints:
-                    await writer.checkpoint()
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "sealed.parquet")
-        asyncio.run(write(path))
+                    writer.checkpoint()
         return path.read_bytes()

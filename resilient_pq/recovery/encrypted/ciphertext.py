@@ -13,10 +13,10 @@ from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
     HEADER_SIZE,
-    SPAN_SIZE,
     RecordHeader,
     RecordKind,
     Span,
+    has_span,
     parse_header,
 )
 from resilient_pq.parity.group_record import GroupRecord
@@ -30,9 +30,6 @@ _PIECE: Final = 8 * MiB
 _MOST_ALIGNMENT: Final = 4 * KiB
 #: Payloads that are larger are not read into memory, whatever their header says.
 _MAX_PAYLOAD: Final = 1 << 30
-
-#: Kinds whose payload begins with a span.
-SPAN_KINDS: Final = (RecordKind.CHUNK, RecordKind.SPAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +171,7 @@ class _Walk:
             found.row_groups.append(header)
         elif header.kind == RecordKind.PARITY:
             return (yield from self._parity(header, payload))
-        elif header.kind in SPAN_KINDS and len(payload) >= SPAN_SIZE:
+        elif has_span(header):
             return (yield from self._span(header, Span.unpack(payload)))
         return header.end
 

@@ -53,9 +53,8 @@ def find_pages(chunk: SealedChunk, data: memoryview, copies: ChunkCopies | None)
     chunk.pages = [page for page in chunk.pages if page.end <= chunk.start + len(data)]
     lost = []
     for page in chunk.pages:
-        stored = chunk.stored_page(page, data, chunk.start)
-        if not opens(chunk.opener, page, stored):
-            lost.append(LostPage(chunk, page, stored))
+        if not opens(chunk.opener, page, chunk.stored_page(page, data, chunk.start)):
+            lost.append(LostPage(chunk, page, data[page.start - chunk.start : page.end - chunk.start]))
     return lost
 
 
@@ -169,7 +168,10 @@ def put_back_exchanged(lost: Sequence[LostPage]) -> int:
                 if tries > _MAX_TRIES:
                     return count
                 if other is not wanted and opens(wanted.chunk.opener, wanted.page, other.stored):
-                    wanted.chunk.instead[wanted.page.start] = other.stored
+                    kept = wanted.chunk.instead.items()
+                    wanted.chunk.instead = {
+                        at: known for at, known in kept if not wanted.page.start <= at < wanted.page.end
+                    } | {wanted.page.start: other.stored}
                     count += 1
                     break
     return count

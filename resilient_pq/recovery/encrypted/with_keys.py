@@ -14,6 +14,8 @@ from resilient_pq.recovery.encrypted.scanned_view import scanned_view
 from resilient_pq.recovery.encrypted.sealed_pages import LostPage, find_pages, put_back_exchanged
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import outermost_file, scan_object
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 
 #: Bytes that are opened in about the time of a piece of work (`off_loop`).
@@ -48,6 +50,7 @@ async def decrypted(
             return await source.decrypted(view, again)
         except FormatError as error:
             failure = error
+    source = await _put_back(source)
     if (scanned := await scanned_view(source, found, aad_prefix)) is not None:
         return await source.decrypted(scanned, again)
     if failure is not None:
@@ -57,6 +60,16 @@ async def decrypted(
     )
     await _examine_chunks(source, view)
     return await source.decrypted(view, again)
+
+
+async def _put_back(source: DamagedObject) -> DamagedObject:
+    """The object with its parts at the offsets at which they were written, as far as its records tell."""
+    headers = await source.drive(scan_object(source.info.size))
+    file_id = source.file_id or outermost_file(headers)
+    if file_id is None or all(at == header.offset for at, header in headers if header.file_id == file_id):
+        return source
+    view = await source.drive(place(source.info.size, headers, file_id))
+    return source if view.is_in_place and view.size == source.info.size else source.through(view)
 
 
 async def _examine_chunks(source: DamagedObject, view: DecryptedStore) -> None:
@@ -79,7 +92,11 @@ async def read_by_records(known: Reconstruction) -> Reconstruction | None:
         again = await source.decrypt(source.stored, by_records=True)
     except FormatError:
         return None
-    return await reconstruct(again, known.given, known.siblings)
+    found = await reconstruct(again, known.given, known.siblings)
+    if again.is_put_back:
+        message = "parts of it lie elsewhere than they were written: they are put back"
+        found = found.with_findings(Finding(Damage.CORRUPT, message, costs_rows=False))
+    return found
 
 
 def nothing_to_open(source: DamagedObject, verb: str, error: FormatError) -> NothingToRecoverError:

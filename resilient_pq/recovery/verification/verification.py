@@ -98,9 +98,7 @@ async def examine_ciphertext(source: DamagedObject) -> list[Finding]:
     stored, findings = source.stored, list[Finding]()
     if isinstance(source.store, DecryptedStore):
         for where in source.store.mended:
-            message = (
-                "a page is damaged in its place, and whole elsewhere: in a record, or in the place of another page"
-            )
+            message = "a page is damaged in its place; a record, or the place of another page, has it whole"
             findings.append(Finding(Damage.CORRUPT, message, where, where.offset, costs_rows=False))
     found = await stored.drive(survey_ciphertext(stored.info.size, stored.file_id))
     for one in found.damaged if found.file_id is not None else ():
