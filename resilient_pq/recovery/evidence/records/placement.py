@@ -119,7 +119,7 @@ class _Pieces:
     # -- what the records of row groups tell of pages ---------------------------------------------
 
     def read_records(self, payload_of: PayloadOf) -> Generator[ByteRange, memoryview, bool]:
-        """Note the pages that whole row-group records name, and chunks that are encrypted; whether there are new ones."""
+        """Note the pages that whole records of row groups name, and sealed chunks; whether there are new ones."""
         found = False
         for at, header in self.headers:
             if not (header.kind == RecordKind.ROW_GROUP or has_span(header)) or header.offset in self.tried:
