@@ -11,7 +11,7 @@ from encrypted_files import KEYS, MODES, rows_of, sealed_file
 from sampled import either
 
 import resilient_pq as rpq
-from resilient_pq.format.resilience_records import RecordKind, Span
+from resilient_pq.format.resilience_records import BytesBehind, RecordKind
 from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 
 
@@ -88,7 +88,7 @@ def chunks_of(data: bytes) -> list[tuple[int, int, int]]:
     found = []
     for at, header in scan_headers(data, 0):
         if header.kind == RecordKind.CHUNK:
-            size = Span.unpack(data[header.payload_offset : header.end]).size
+            size = BytesBehind.unpack(data[header.payload_offset : header.end]).size
             found.append((at, header.end, header.end + size))
     return found
 

@@ -13,9 +13,9 @@ from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
     HEADER_SIZE,
+    BytesBehind,
     RecordHeader,
     RecordKind,
-    Span,
     has_span,
     parse_header,
 )
@@ -172,10 +172,10 @@ class _Walk:
         elif header.kind == RecordKind.PARITY:
             return (yield from self._parity(header, payload))
         elif has_span(header):
-            return (yield from self._span(header, Span.unpack(payload)))
+            return (yield from self._span(header, BytesBehind.unpack(payload)))
         return header.end
 
-    def _span(self, header: RecordHeader, span: Span) -> Generator[ByteRange, memoryview, int]:
+    def _span(self, header: RecordHeader, span: BytesBehind) -> Generator[ByteRange, memoryview, int]:
         """Compare the bytes that a record vouches for."""
         start, end, crc = header.end, header.end + span.size, 0
         for at in range(start, min(end, self._found.size), _PIECE):

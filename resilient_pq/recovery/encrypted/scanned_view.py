@@ -31,12 +31,12 @@ from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
     HEADER_SIZE,
     SPAN_SIZE,
+    BytesBehind,
     ChunkCopies,
     ChunkPlace,
     RecordHeader,
     RecordKind,
     RowGroupRecord,
-    Span,
 )
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.off_event_loop import off_loop
@@ -227,7 +227,7 @@ class _Scan:
         if payload is None:
             return
         try:
-            span = Span.unpack(payload)
+            span = BytesBehind.unpack(payload)
             place = ChunkPlace.unpack(opened_payload(header, payload[SPAN_SIZE:], self.cipher))
         except (FormatError, WrongTagError):
             return

@@ -75,7 +75,8 @@ class Draft:
             await asyncio.to_thread(_read_again, read, parts, is_copy=is_copy)
         except (FormatError, UnsupportedError) as error:
             raise _refused(error.message, read.where) from error
-        chunk = await asyncio.to_thread(self._layout.framing.chunk, chunk, ordinal, leaf.ordinal)
+        if self._layout.sealing is not None:
+            chunk = await asyncio.to_thread(self._layout.sealing.chunk, chunk, ordinal, leaf.ordinal)
         pushed = self._layout.chunk(chunk)
         place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
         self._chunks.append(_Placed(place, chunk.metadata.num_values))

@@ -37,7 +37,7 @@ from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.recovery.verification.verification import Verification
 from resilient_pq.writer.file_layout import FileLayout
-from resilient_pq.writer.framing import framing_of
+from resilient_pq.writer.file_sealing import FileSealing
 from resilient_pq.writer.protected_layout import new_layout
 
 #: Bytes that no other file has in its AAD.
@@ -219,10 +219,13 @@ async def _anew(output: OutputContents, target: Target) -> Copied:
     share, chain = parity_share_of(contents), RecordChain(os.urandom(16))
     groups = None if share is None else InlineGroups(share)
     encryption, unique = output.reconstruction.source.encryption, os.urandom(_UNIQUE_BYTES)
-    framing = framing_of(encryption, contents.schema, unique, os.urandom)
-    cipher = None if encryption is None else encryption.file_cipher(contents.schema, unique)
+    sealing = cipher = None
+    if encryption is not None:
+        sealing = FileSealing(encryption, contents.schema, unique, os.urandom)
+        cipher = FileCipher.of(encryption.file_algorithm(unique), encryption.footer_key, encryption.aad_prefix)
+        cipher.take_column_keys(encryption.column_keys)
     layout = new_layout(
-        contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata, framing=framing
+        contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata, sealing=sealing
     )
     sink = await target.store.create(target.key, target.options)
     async with completing(sink):

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind, Span, has_span
+from resilient_pq.format.resilience_records import HEADER_SIZE, BytesBehind, RecordHeader, RecordKind, has_span
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
 from resilient_pq.recovery.evidence.records.moved_marks import (
     KEY_BYTES,
@@ -229,7 +229,7 @@ def _named_bytes(header: RecordHeader, payload: memoryview) -> Iterator[Checksum
     """What the payload of a record has the CRC32 of."""
     if header.kind == RecordKind.ROW_GROUP:
         yield from copied_pages(payload)
-    elif (span := Span.unpack(payload)).size <= MAX_BYTES:
+    elif (span := BytesBehind.unpack(payload)).size <= MAX_BYTES:
         yield ChecksummedBytes(header.end, header.end, header.end + span.size, span.crc)
 
 
