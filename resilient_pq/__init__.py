@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
     from resilient_pq.bulk.many_files import recover_many as recover_many
     from resilient_pq.bulk.scrub import scrub as scrub
     from resilient_pq.compaction.compact import compact as compact
-    from resilient_pq.dataset.dataset import open_many as open_many
+    from resilient_pq.dataset.dataset_opening import open_many as open_many
     from resilient_pq.dataset.sink_creation import create_dataset as create_dataset
     from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
     from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata

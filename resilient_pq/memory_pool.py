@@ -18,15 +18,14 @@ import sys
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq.machine_limits import memory_limit, share_of_memory
 from resilient_pq.units import KiB, MiB
 
 #: Bytes from which on an array takes an extent, which then costs less than the page faults of a heap.
@@ -46,61 +45,6 @@ _GIVE_BACK: Final[int | None] = getattr(
 )
 #: Bytes of a mapping, at least. Where no part of one can be returned, every array has its own.
 _SLAB: Final = 0 if _GIVE_BACK is None else 32 * MiB
-#: Where control groups are mounted, and the file that names those of this process.
-_GROUPS: Final = Path("/sys/fs/cgroup")
-_OWN_GROUPS: Final = Path("/proc/self/cgroup")
-#: Taken for the memory of a machine that does not say.
-_UNKNOWN: Final = 4096 * MiB
-
-
-@cache
-def memory_limit() -> int | None:
-    """Bytes that this process may use: of the machine, of its control groups, or of its address space."""
-    found = [limit for path in _limit_files() if (limit := _limit_in(path)) is not None]
-    with suppress(AttributeError, OSError, ValueError):  # a system that does not say
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    with suppress(ImportError, OSError):  # Windows
-        import resource  # noqa: PLC0415
-
-        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-        found += [soft] if soft != resource.RLIM_INFINITY else []
-    return min(found, default=None)
-
-
-def _limit_files() -> Iterator[Path]:
-    """The files with the limits of the control groups of this process, and of all groups around them."""
-    try:
-        lines = _OWN_GROUPS.read_text().splitlines()
-    except (OSError, ValueError):  # no Linux
-        return
-    for number, controllers, group in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        if number == "0" and not controllers:
-            root, names = _GROUPS, ["memory.max", "memory.high"]
-        elif "memory" in controllers.split(","):
-            root, names = _GROUPS / "memory", ["memory.limit_in_bytes"]
-        else:
-            continue
-        # In a container the path may be that of the host: then the root is the container's own group.
-        inner = root / group.strip("/")
-        for folder in (inner, *inner.parents[: len(inner.parts) - len(root.parts)]):
-            yield from (folder / name for name in names)
-
-
-def _limit_in(path: Path) -> int | None:
-    """The limit that a file of a control group has; None where there is none."""
-    try:
-        text = path.read_text().strip()
-    except (OSError, ValueError):
-        return None
-    return int(text) if text.isascii() and text.isdecimal() else None
-
-
-def share_of_memory(share: int, most: int) -> int:
-    """One in `share` of the bytes that this process may use, at most so many."""
-    limit = memory_limit()
-    return min(most, max((_UNKNOWN if limit is None else limit) // share, _HUGE))
-
-
 #: Bytes of free memory that are kept: those of a row group, for the next one.
 _MOST_KEPT: Final = share_of_memory(16, 64 * MiB)
 #: Bytes of unused mappings that stay, an eighth of the memory. The system may take it; if it does not, a second table

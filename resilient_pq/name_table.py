@@ -15,7 +15,8 @@ bulk.scrub scrub
 bulk.scrub_report ScrubReport ScrubbedFile
 compaction.compact compact
 compaction.compaction_run Compaction
-dataset.dataset Dataset open_many
+dataset.dataset Dataset
+dataset.dataset_opening open_many
 dataset.dataset_writer DatasetWriter
 dataset.sink_creation create_dataset resume_dataset
 dataset.sink_state DatasetCheckpoint DatasetFile
@@ -53,6 +54,7 @@ recovery.resume.resume_file create_or_resume resume
 recovery.seal seal
 recovery.uploads.open_uploads ResumeInfo Upload abort_upload list_uploads resume_info
 recovery.uploads.upload_completion CompletedBy CompletedUpload complete_upload
+tables.delta_lake DeltaTable
 tables.iceberg IcebergTable
 trevni.convert_file convert
 trevni.trevni_file TrevniFile open_trevni

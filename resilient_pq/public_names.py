@@ -99,6 +99,7 @@ from resilient_pq.recovery.uploads.open_uploads import ResumeInfo as ResumeInfo
 from resilient_pq.recovery.uploads.open_uploads import Upload as Upload
 from resilient_pq.recovery.uploads.upload_completion import CompletedBy as CompletedBy
 from resilient_pq.recovery.uploads.upload_completion import CompletedUpload as CompletedUpload
+from resilient_pq.tables.delta_lake import DeltaTable as DeltaTable
 from resilient_pq.tables.iceberg import IcebergTable as IcebergTable
 from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
 from resilient_pq.writer.checkpoint_history import Checkpoint as Checkpoint

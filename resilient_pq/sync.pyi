@@ -57,6 +57,7 @@ from resilient_pq.public_names import Damage as Damage
 from resilient_pq.public_names import DatasetCheckpoint as DatasetCheckpoint
 from resilient_pq.public_names import DatasetFile as DatasetFile
 from resilient_pq.public_names import DecodedColumnIndex as DecodedColumnIndex
+from resilient_pq.public_names import DeltaTable as DeltaTable
 from resilient_pq.public_names import EncodingError as EncodingError
 from resilient_pq.public_names import Encryption as Encryption
 from resilient_pq.public_names import Fencing as Fencing
@@ -427,7 +428,7 @@ def check(url: Location, *, storage_options: Mapping[str, Any] | None=None, retr
 def check_many(urls: Location | Sequence[Location], *, max_files: int=..., resume: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, require_checksums: bool=False, deep: bool=False, progress: RunProgress | None=None, run: RunFile=...) -> FileResults:
     """Check the files of a folder, as `check` does each; nothing is written."""
 
-def compact(src: Source | Sequence[Source], dst: Location, *, target_bytes: int=..., copy_bytes: int=..., row_group_bytes: int=..., parity: float | str | None=None, remove_sources: bool=False, dry_run: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: compaction_run_Progress | None=None) -> Compaction:
+def compact(src: Source | Sequence[Source], dst: Location, *, target_bytes: int=..., copy_bytes: int=..., row_group_bytes: int=..., parity: float | str | None=None, table: TableSettings | None=None, remove_sources: bool=False, dry_run: bool=False, storage_options: Mapping[str, Any] | None=None, dst_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: compaction_run_Progress | None=None) -> Compaction:
     """Make few files of many. Large row groups are copied as bytes, small ones are decoded and written together."""
 
 def complete_upload(url: Location, *, upload_id: str | None=None, overwrite: bool=False, gap_free: bool=False, metadata: SuppliedMetadata | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> CompletedUpload:
@@ -451,7 +452,7 @@ def list_uploads(url: Location, *, older_than: timedelta | None=None, log: str |
 def open(url: str | os.PathLike[str] | tuple[ReadStore, str], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, heal: bool=True, on_healed: OnHealed | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, follow: bool | FollowOptions=False, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> File:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range."""
 
-def open_many(urls: Source | Sequence[Source], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, partitioning: object | None=None, filters: Filters | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> Dataset:
+def open_many(urls: Source | Sequence[Source], *, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, partitioning: object | None=None, filters: Filters | None=None, follow: bool | FollowOptions=False, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, keys: KeysArgument | None=None, aad_prefix: bytes | None=None, require_complete: bool | None=None) -> Dataset:
     """Open several Parquet files of one schema, to be read as one."""
 
 def open_trevni(url: str | os.PathLike[str] | tuple[ReadStore, str], *, schema: Schema | str | None=None, verify: bool=True, on_damage: Literal['raise', 'null', 'drop']='raise', on_lost: OnLost | None=None, options: ReadOptions | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> TrevniFile:

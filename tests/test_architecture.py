@@ -35,7 +35,7 @@ PACKAGES = {
     "tables": {"reader", "arrow", "format", "io"},
     "dataset": {"encryption", "bulk", "recovery", "tables", "writer", "reader", "damage", "arrow", "format", "io"},
     "bulk": {"encryption", "recovery", "parity", "writer", "reader", "damage", "arrow", "format", "io"},
-    "compaction": {"dataset", "bulk", "recovery", "parity", "writer", "reader", "arrow", "format", "io"},
+    "compaction": {"tables", "dataset", "bulk", "recovery", "parity", "writer", "reader", "arrow", "format", "io"},
     "trevni": {"encryption", "recovery", "writer", "reader", "damage", "arrow", "format", "io"},
     "engines": {"encryption", "bulk", "dataset", "reader", "damage", "arrow", "format", "io", ""},
     "dask": {
@@ -77,6 +77,7 @@ OPEN_TO_ALL = {
     "checksum",
     "error_chains",
     "errors",
+    "machine_limits",
     "memory_pool",
     "notebook_html",
     "off_event_loop",

@@ -26,6 +26,7 @@ from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, RetryPolicy, Stores, with_retry
 from resilient_pq.io.resolve import Location
+from resilient_pq.machine_limits import share_of_memory
 from resilient_pq.recovery.check import with_checksums_required
 from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.units import MiB
@@ -36,7 +37,7 @@ DEFAULT_MAX_FILES = 16
 #: (`FetchOptions.memory_budget`), and decoded.
 _MOST_OF_A_FILE = 96 * MiB
 #: The same of all files under way together; one file is always allowed.
-MOST_OF_ALL = 256 * MiB
+MOST_OF_ALL = share_of_memory(8, 256 * MiB)
 
 #: Called after each file with what was counted so far.
 RunProgress: TypeAlias = Callable[[RunSummary], None]

@@ -28,6 +28,7 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "convert": ("convert_verb", "Make a resilient Parquet file of a Trevni file."),
     "cat": ("cat_verb", "Print rows as JSON lines, CSV, Arrow or Parquet."),
     "head": ("rows.head_verb", "Show the first rows as a table."),
+    "tail": ("rows.tail_verb", "Print the last rows, and with -f those that are still to come."),
     "schema": ("rows.schema_verb", "Print the schema, as Parquet writes it."),
     "count": ("rows.count_verb", "Print the number of rows."),
     "stats": ("rows.stats_verb", "Show type, nulls, bounds, encodings and size of each column."),

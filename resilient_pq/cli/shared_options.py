@@ -13,9 +13,12 @@ from typing import Annotated, Any
 import typer
 
 from resilient_pq.cli.given_keys import NO_KEYS, WITH_KEYS, GivenKeys
+from resilient_pq.errors import OptionError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import scrubbed
 from resilient_pq.recovery.report import Report
+from resilient_pq.tables.delta_lake import DeltaTable
+from resilient_pq.tables.iceberg import IcebergTable
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="A path or a URL, such as s3://bucket/key.")]
 EndpointUrl = Annotated[
@@ -171,6 +174,22 @@ def split_names(text: str | None, option: str = "--columns") -> list[str] | None
     if not all(names):
         raise typer.BadParameter(f"{text!r} is not NAME,NAME,...", param_hint=option)
     return names
+
+
+def parse_table(text: str | None) -> IcebergTable | DeltaTable | None:
+    """A table as `--table` names it."""
+    if text is None:
+        return None
+    kind, _, place = text.partition(":")
+    if kind == "delta":
+        return DeltaTable(place or None)
+    if kind == "iceberg" and place:
+        catalog, _, name = place.rpartition("/")
+        try:
+            return IcebergTable(name, catalog or "default")
+        except OptionError as error:
+            raise typer.BadParameter(f"{error.message}, {error.hint}", param_hint="--table") from None
+    raise typer.BadParameter(f"{text!r} is no table: write iceberg:web.events or delta", param_hint="--table")
 
 
 def parse_schema(text: str) -> str:

@@ -27,7 +27,7 @@ from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import stdout_as_file
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import parse_delimiter, parse_schema, size_option, split_names
+from resilient_pq.cli.shared_options import parse_delimiter, parse_schema, parse_table, size_option, split_names
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
 from resilient_pq.errors import OptionError
 from resilient_pq.format.schema_tree import Schema
@@ -76,6 +76,16 @@ ResumeDataset = Annotated[
         " first row; as many rows as are stored are skipped.",
     ),
 ]
+TableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="iceberg:[CATALOG/]NAME|delta[:URL]",
+        help="A data set: the table that each file is committed to, exactly once. CATALOG is a name in pyiceberg's"
+        " configuration (default: default), or a folder with its path, ./tables, for a SQLite catalog in it; NAME has a"
+        " namespace: iceberg:./tables/web.events. A Delta table is DST or a folder above it.",
+    ),
+]
 Form = Annotated[
     Literal["csv", "tsv", "jsonl", "arrow", "parquet"] | None,
     typer.Option("--format", help="The format of SRC, if its name does not end with it."),
@@ -118,6 +128,7 @@ def write(
     roll_seconds: RollSeconds = None,
     name: FileNames = None,
     resume: ResumeDataset = False,
+    table: TableOption = None,
     form: Form = None,
     types: Types = None,
     schema: SchemaOfText = None,
@@ -150,6 +161,7 @@ def write(
         "roll_bytes": roll_bytes,
         "roll_seconds": roll_seconds,
         "name": name,
+        "table": parse_table(table),
     }
     rolling = {name: value for name, value in rolling.items() if value is not None}
     create: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
@@ -166,7 +178,7 @@ def write(
                     f"a data set is a folder, and {dst} has the name of a file", hint="name a folder, such as flights/"
                 )
             return await _create_or_resume(output, reading, dst, settings)
-        return await _write_dataset(output, reading, partial(create, dst, **settings, **rolling))
+        return await _write_dataset(output, reading, partial(create, dst, **settings, **rolling), table)
 
     return run(work, [dst])
 
@@ -256,7 +268,10 @@ async def resume_file(
 
 
 async def _write_dataset(
-    output: Output, open_source: OpenSource, create: partial[AbstractAsyncContextManager[rpq.DatasetWriter]]
+    output: Output,
+    open_source: OpenSource,
+    create: partial[AbstractAsyncContextManager[rpq.DatasetWriter]],
+    table: str | None,
 ) -> int:
     began = time.monotonic()
     reading = open_source(
@@ -279,11 +294,14 @@ async def _write_dataset(
         output.line("completed", f"{wording.counted(len(completed), 'file')} that were left open: {before}")
     partitions = wording.counted(len({file.partition for file in published}), "partition")
     output.line("", f"{wording.in_bytes(size)}, {partitions}, {wording.durations(time.monotonic() - began)}")
+    if table is not None:
+        output.line("committed", f"to {table}")
     output.finish(
         "written",
         rows=num_rows,
         url=writer.url,
         size=size,
+        table=table,
         files=[_file_json(file) for file in published],
         completed=[_file_json(file) for file in completed],
     )

@@ -7,10 +7,12 @@ from typing import Any
 
 from resilient_pq.bulk.output_folder import refuse_overlap, resolve_folder
 from resilient_pq.compaction.compaction_plan import Limits
-from resilient_pq.compaction.compaction_run import Compaction, CompactionRun, Progress
+from resilient_pq.compaction.compaction_run import Compaction, CompactionRun, Progress, RunOptions
 from resilient_pq.dataset.file_listing import Source, scope_of
+from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, RetryPolicy, Stores, with_retry
 from resilient_pq.io.resolve import Location
+from resilient_pq.tables.file_table import TableSettings
 from resilient_pq.units import MiB
 from resilient_pq.writer.option_checks import parity_share, whole_number
 
@@ -23,6 +25,7 @@ async def compact(
     copy_bytes: int = 8 * MiB,
     row_group_bytes: int = 64 * MiB,
     parity: float | str | None = None,
+    table: TableSettings | None = None,
     remove_sources: bool = False,
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -48,6 +51,8 @@ async def compact(
         copy_bytes: Bytes from which on a row group is copied as it is.
         row_group_bytes: Bytes in memory of the row groups that are made of small ones.
         parity: Parity inside the outputs, as of `create`; None for that of the sources.
+        table: An `IcebergTable` or a `DeltaTable` that has the sources: they are replaced in it by the outputs, at
+            once and exactly once, when these were read back and are sound. Its readers see every row once at any time.
         remove_sources: Remove the sources, and parity beside them, when all outputs were read back and are sound. Row
             groups without checksums are decoded before they are copied, then.
         dry_run: Write nothing; the result says what would be done.
@@ -70,9 +75,13 @@ async def compact(
     whole_number("copy_bytes", copy_bytes, least=0)
     if parity is not None:
         parity_share("parity", parity)
-    stores = Stores(with_retry(storage_options, retry), WRITING)
+    if table is not None and not hasattr(table, "connect"):
+        raise SchemaError(f"table is {table!r}", hint="it is an rpq.IcebergTable or an rpq.DeltaTable")
+    storage_options = with_retry(storage_options, retry)
     apart = dst_storage_options is not None
-    dst_stores = Stores(with_retry(dst_storage_options, retry), WRITING) if apart else stores
+    reached = with_retry(dst_storage_options, retry) if apart else storage_options
+    stores = Stores(storage_options, WRITING)
+    dst_stores = Stores(reached, WRITING) if apart else stores
     try:
         scope = scope_of(src, stores)
         output = resolve_folder(dst, dst_stores)
@@ -80,8 +89,8 @@ async def compact(
             given = isinstance(dst, tuple) or isinstance(src, tuple)
             refuse_overlap(output, scope, same_names=not given and not apart)
         limits = Limits(target_bytes, copy_bytes, row_group_bytes, parity)
-        run = CompactionRun(src, scope, stores, output, limits, remove=remove_sources, dry=dry_run, progress=progress)
-        return await run.run()
+        options = RunOptions(limits, table, remove_sources, dry_run, reached, progress)
+        return await CompactionRun(src, scope, stores, output, options).run()
     finally:
         await stores.close()
         await dst_stores.close()

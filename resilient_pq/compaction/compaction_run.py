@@ -42,6 +42,8 @@ from resilient_pq.parity.sidecar import sidecar_key
 from resilient_pq.reader.data_file import METADATA_NAME
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Outcome
+from resilient_pq.tables.committer import PublishedFile, commit_rewrite
+from resilient_pq.tables.file_table import TableSettings
 from resilient_pq.units import MiB
 
 #: Outputs that are written at one time, and bytes of row groups in memory for them.
@@ -85,6 +87,18 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a caller wants; `storage_options` are those of the outputs."""
+
+    limits: Limits
+    table: TableSettings | None
+    remove_sources: bool
+    dry_run: bool
+    storage_options: Mapping[str, Any] | None
+    progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Opened:
     """The sources of a plan, and the row groups of each of its outputs."""
 
@@ -97,49 +111,48 @@ class CompactionRun:
     """A compaction under way."""
 
     def __init__(
-        self,
-        src: Source | Sequence[Source],
-        scope: Scope | None,
-        stores: Stores,
-        output: Scope,
-        limits: Limits,
-        *,
-        remove: bool,
-        dry: bool,
-        progress: Progress | None,
+        self, src: Source | Sequence[Source], scope: Scope | None, stores: Stores, output: Scope, options: RunOptions
     ) -> None:
         """Ask nothing yet."""
         assert isinstance(output.store, WriteStore)
         self._src, self._scope, self._stores = src, scope, stores
         self._store, self._folder = output.store, output.folder
-        self._limits = limits
-        self._remove = remove
+        self._options = options
         self._journal = PlanJournal(output.store, output.folder)
-        self._progress = progress
         self._opened: dict[str, _Opened] = {}
         self._verified: set[str] = set()
-        self._result = Compaction(is_plan=dry)
+        self._result = Compaction(is_plan=options.dry_run)
 
     async def run(self) -> Compaction:
         """Carry out what was begun, then what has come since."""
         while True:
             listed = await self._list()
-            plans = await self._journal.plans()
-            for kept in plans:
-                if any(source.key in listed for source in kept.plan.sources):
-                    await self._carry_out(kept, listed)
-                elif not kept.is_done:
-                    self._add(notes=(f"a compaction of {kept.plan.sources[0].url} and others is not complete",))
-            fresh = await self._fresh(listed, plans)
-            if not fresh:
-                if not listed and self._journal.is_new:
-                    raise self._nothing_found()
-                return self._result
-            plan = await self._new_plan(fresh)
-            if self._result.is_plan:
-                self._count(plan, range(len(plan.outputs)))
-                return self._result
-            await self._journal.begin(plan)  # or that of another process: the next turn carries it out
+            try:
+                if await self._turn(listed):
+                    return self._result
+            except NotFoundError:
+                if (await self._list()).keys() == listed.keys():
+                    raise  # else another process has removed the sources of a plan that it completed
+
+    async def _turn(self, listed: Mapping[str, tuple[Place, str]]) -> bool:
+        """Carry out the plans that there are, or make one; whether nothing is left to do."""
+        plans = await self._journal.plans()
+        for kept in plans:
+            if any(source.key in listed for source in kept.plan.sources):
+                await self._carry_out(kept, listed)
+            elif not kept.is_done:
+                self._add(notes=(f"a compaction of {kept.plan.sources[0].url} and others is not complete",))
+        fresh = await self._fresh(listed, plans)
+        if not fresh:
+            if not listed and self._journal.is_new:
+                raise self._nothing_found()
+            return True
+        plan = await self._new_plan(fresh)
+        if self._result.is_plan:
+            self._count(plan, range(len(plan.outputs)))
+            return True
+        await self._journal.begin(plan)  # or that of another process: the next turn carries it out
+        return False
 
     # -- what is there ---------------------------------------------------------------------------
 
@@ -150,7 +163,7 @@ class CompactionRun:
             places = await find_files(self._src, self._stores)
             return {_identity(place): (place, place[1]) for place in places}
         names = await scope.names()
-        if self._remove and METADATA_NAME in names:
+        if self._options.remove_sources and METADATA_NAME in names:
             raise RecoveryError(
                 "the folder has a summary, which names files that would be removed",
                 where=Where(key=shown_place(scope.place(METADATA_NAME))),
@@ -183,12 +196,12 @@ class CompactionRun:
 
     async def _new_plan(self, found: Sequence[tuple[Place, str]]) -> CompactionPlan:
         sources, agreed = await open_sources([place for place, _ in found], [name for _, name in found])
-        opened, planned = _laid_out(sources, agreed, self._limits)
+        opened, planned = _laid_out(sources, agreed, self._options.limits)
         versions = [
             SourceVersion(source.file.url, _identity(source.file.place), source.file.info.size, source.file.info.etag)
             for source in sources
         ]
-        plan = CompactionPlan(self._limits, tuple(versions), tuple(planned))
+        plan = CompactionPlan(self._options.limits, tuple(versions), tuple(planned))
         self._opened[plan.id] = opened
         return plan
 
@@ -223,27 +236,44 @@ class CompactionRun:
         plan = kept.plan
         outputs = [OutputFile(self._store, self._key_of(plan, at), plan, at) for at in range(len(plan.outputs))]
         if not kept.is_done:
-            sizes = await side_by_side(outputs, OutputFile.size)
-            missing = [position for position, size in enumerate(sizes) if size is None]
-            if missing:
-                await self._open(plan, listed)
-            self._count(plan, missing)
-            if not self._result.is_plan:
-                await self._complete(kept, outputs, missing)
-        if self._remove and not self._result.is_plan:
+            await self._complete(plan, outputs, listed)
+        if self._result.is_plan:
+            return
+        sources = [(listed[source.key][0], source) for source in plan.sources if source.key in listed]
+        if self._options.table is not None and not kept.is_replaced:
+            await self._replace_in(self._options.table, plan, [key for (_, key), _ in sources], outputs)
+            await self._journal.note(kept, "replaced")
+        if not kept.is_done:
+            await self._journal.note(kept, "done")
+        if self._options.remove_sources:
             await self._verify(plan, outputs)
-            places = [(listed[source.key][0], source) for source in plan.sources if source.key in listed]
-            self._add(num_removed=sum(await side_by_side(places, lambda pair: _removed(*pair))))
+            self._add(num_removed=sum(await side_by_side(sources, lambda pair: _removed(*pair))))
             await self._journal.note(kept, "removed")
 
-    async def _complete(self, kept: KeptPlan, outputs: Sequence[OutputFile], missing: Sequence[int]) -> None:
-        """Write the outputs that are missing, and note that all are there."""
-        await self._write(kept.plan, outputs, missing)
-        self._add(urls=tuple(output.url for output in outputs))
-        if self._remove:
-            await self._verify(kept.plan, outputs)
-        await side_by_side(outputs, lambda output: output.store.discard_unfinished(output.key))
-        await self._journal.note(kept, "done")
+    async def _replace_in(
+        self, table: TableSettings, plan: CompactionPlan, removed: Sequence[str], outputs: Sequence[OutputFile]
+    ) -> None:
+        """Have a table name the outputs in the place of the sources, unless it does already."""
+        await self._verify(plan, outputs)
+        added = [
+            PublishedFile(output.key, planned.partition) for output, planned in zip(outputs, plan.outputs, strict=True)
+        ]
+        reached = self._options.storage_options
+        await commit_rewrite(table, self._store, removed, added, plan.id, folder=self._folder, storage_options=reached)
+
+    async def _complete(
+        self, plan: CompactionPlan, outputs: Sequence[OutputFile], listed: Mapping[str, tuple[Place, str]]
+    ) -> None:
+        """Write the outputs that are missing."""
+        sizes = await side_by_side(outputs, OutputFile.size)
+        missing = [position for position, size in enumerate(sizes) if size is None]
+        if missing:
+            await self._open(plan, listed)
+        if not self._result.is_plan:
+            await self._write(plan, outputs, missing)
+            await side_by_side(outputs, lambda output: output.store.discard_unfinished(output.key))
+            self._add(urls=tuple(output.url for output in outputs))
+        self._count(plan, missing)
 
     def _key_of(self, plan: CompactionPlan, position: int) -> str:
         return self._store.beside(f"{self._folder}_", plan.name_of(position))
@@ -278,15 +308,15 @@ class CompactionRun:
         if not missing:
             return
         opened = self._opened[plan.id]
-        preparation = Preparation(opened.sources, opened.agreed, decode_unsummed=self._remove)
+        preparation = Preparation(opened.sources, opened.agreed, decode_unsummed=self._options.remove_sources)
         total = sum(piece.num_bytes for position in missing for piece in opened.outputs[position])
         done = 0
 
         def written(size: int) -> None:
             nonlocal done
             done += size
-            if self._progress is not None:
-                self._progress(done, total)
+            if self._options.progress is not None:
+                self._options.progress(done, total)
 
         async def positions() -> AsyncGenerator[int, None]:
             for position in missing:

@@ -109,8 +109,8 @@ class OutputFile:
             async with aclosing(fetch_ahead(_prepared(pieces, preparation), _AHEAD)) as prepared:
                 async for each in prepared:
                     for chunk in each.chunks:
-                        is_copy = chunk.origin is not None
-                        await draft.chunk(chunk.leaf, chunk.chunk, each.piece.num_rows, is_copy=is_copy)
+                        num_rows, is_copy = each.piece.num_rows, chunk.origin is not None
+                        await draft.chunk(chunk.leaf, chunk.chunk, num_rows, is_copy=is_copy, origin=chunk.origin)
                     await draft.end_row_group(each.piece.num_rows, each.sorting_columns)
                     await draft.checkpoint_if_due(_CHECKPOINT_BYTES)
                     size = each.piece.num_bytes
@@ -119,7 +119,8 @@ class OutputFile:
             num_rows = self._plan.outputs[self._position].num_rows
             mark = {COMPACTION_KEY: self._plan.mark_of(self._position)}
             await draft.finish(mark, num_rows, FileState.COMPLETE)
-        return moved
+        by_store = sink.num_bytes_copied
+        return {**moved, "bytes_copied": moved["bytes_copied"] - by_store, "bytes_by_store": by_store}
 
 
 async def _prepared(pieces: Sequence[Piece], preparation: Preparation) -> AsyncGenerator[PreparedPiece, None]:

@@ -19,16 +19,18 @@ from resilient_pq.io import WriteStore
 _FOLDER: Final = "_compact"
 #: Bytes of a plan that are read, at most: those of about a million sources.
 _MOST_BYTES: Final = 256 * 1024 * 1024
-_NAME: Final = re.compile(r"(\d{6,9})\.(json|done|removed)")
+_NOTES: Final = ("done", "replaced", "removed")
+_NAME: Final = re.compile(rf"(\d{{6,9}})\.(json|{'|'.join(_NOTES)})")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan, its number, and whether all of its outputs were published and verified."""
+    """A plan, its number, whether all of its outputs are there, and whether a table has them for the sources."""
 
     number: int
     plan: CompactionPlan
     is_done: bool
+    is_replaced: bool
 
 
 class PlanJournal:
@@ -49,22 +51,24 @@ class PlanJournal:
         """The plans, the oldest first, without those whose sources were removed."""
         names = await self._store.list_names(self._key(""))
         found = [match for match in map(_NAME.fullmatch, names) if match is not None]
-        numbers = {kind: {int(match[1]) for match in found if match[2] == kind} for kind in ("json", "done", "removed")}
+        numbers = {kind: {int(match[1]) for match in found if match[2] == kind} for kind in ("json", *_NOTES)}
         self._next = max(numbers["json"], default=-1) + 1
         wanted = sorted(numbers["json"] - numbers["removed"])
-        return [KeptPlan(number, await self._read(number), number in numbers["done"]) for number in wanted]
+        return [
+            KeptPlan(number, await self._read(number), number in numbers["done"], number in numbers["replaced"])
+            for number in wanted
+        ]
 
-    async def begin(self, plan: CompactionPlan) -> bool:
-        """Keep a plan behind those that were read; False where another process has kept another one meanwhile."""
-        number, self._next = self._next, self._next + 1
+    async def begin(self, plan: CompactionPlan) -> None:
+        """Keep a plan behind those that were read, unless another process has kept one there meanwhile."""
         await self._store.make_folder(self._key(""))
         with suppress(AlreadyExistsError):
-            await self._store.put(self._key(f"{number:06d}.json"), plan.to_json(), if_none_match=True)
-        return (await self._read(number)).id == plan.id
+            await self._store.put(self._key(f"{self._next:06d}.json"), plan.to_json(), if_none_match=True)
 
-    async def note(self, kept: KeptPlan, what: Literal["done", "removed"]) -> None:
-        """Note that the outputs of a plan are there, or that its sources are not any more."""
+    async def note(self, kept: KeptPlan, what: Literal["done", "replaced", "removed"]) -> None:
+        """Note that the outputs of a plan are there, and named by a table, or that its sources are not any more."""
         await self._store.put(self._key(f"{kept.number:06d}.{what}"), b"{}\n")
+        await self._store.discard_unfinished(self._key(f"{kept.number:06d}.json"))
 
     async def _read(self, number: int) -> CompactionPlan:
         key = self._key(f"{number:06d}.json")

@@ -24,7 +24,7 @@ from resilient_pq.format.pages.row_selection import leaf_data, take_rows
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.sorting import SortingColumn, is_sorted, rows_in_order
-from resilient_pq.io import ObjectInfo
+from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.transfer.fetch import fetch
 from resilient_pq.reader.decoder import decode, verify_chunk
@@ -34,9 +34,12 @@ from resilient_pq.recovery.report import recovered_name
 from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
 from resilient_pq.recovery.rewrite.row_group_rewrite import options_like
 from resilient_pq.shell_commands import in_shell
+from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import sorting_columns
 
 T = TypeVar("T")
+#: Bytes of a row group whose chunks are all looked at in one thread: a hop to one takes as long as a few of them.
+_ONE_HOP_BYTES = 4 * MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class PreparedChunk:
 
     leaf: Leaf
     chunk: EncodedChunk
-    origin: tuple[ObjectInfo, int] | None = None
+    origin: tuple[ReadStore, ObjectInfo, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class Preparation:
             return copied_chunk(replace(chunk, leaf=target), data, derived)
 
         for target, chunk, made in await self._of_chunks(group, copied):
-            chunks.append(PreparedChunk(target, made, (source.file.info, chunk.range.start)))
+            chunks.append(PreparedChunk(target, made, (source.file.place[0], source.file.info, chunk.range.start)))
         return chunks
 
     async def _decoded(self, group: SourceGroup) -> list[LeafData]:
@@ -129,22 +132,31 @@ class Preparation:
         chunks = [chunk_read(file.contents, group.ordinal, leaf) for leaf in source.leaves or ()]
         data = dict(await self._read(source, [chunk.range for chunk in chunks]))
 
-        async def made(target: Leaf, chunk: ChunkRead) -> T:
-            try:
-                return await asyncio.to_thread(make, target, chunk, data[chunk.range])
-            except FormatError:
-                async with new_connections():
-                    again = dict(await self._read(source, [chunk.range]))
-            try:
-                return await asyncio.to_thread(make, target, chunk, again[chunk.range])
-            except FormatError as error:
-                error.where = error.where.merged_with(chunk.where).merged_with(Where(key=file.url))
-                error.hint = f"recover it first: {in_shell('recover', file.url, recovered_name(file.url))}"
-                raise
-
         pairs = list(zip(self._agreed.schema.leaves, chunks, strict=True))
-        results = await asyncio.gather(*[made(target, chunk) for target, chunk in pairs])
-        return [(target, chunk, result) for (target, chunk), result in zip(pairs, results, strict=True)]
+
+        def tried(target: Leaf, chunk: ChunkRead) -> T | FormatError:
+            try:
+                return make(target, chunk, data[chunk.range])
+            except FormatError as error:
+                return error
+
+        calls = [partial(tried, *pair) for pair in pairs]
+        if group.num_bytes <= _ONE_HOP_BYTES:
+            results = await asyncio.to_thread(lambda: [call() for call in calls])
+        else:
+            results = await _in_threads(calls)
+        found: list[tuple[Leaf, ChunkRead, T]] = []
+        for (target, chunk), result in zip(pairs, results, strict=True):
+            if isinstance(result, FormatError):
+                async with new_connections():
+                    data.update(await self._read(source, [chunk.range]))
+                result = await asyncio.to_thread(tried, target, chunk)  # noqa: PLW2901 (what is meant)
+            if isinstance(result, FormatError):
+                result.where = result.where.merged_with(chunk.where).merged_with(Where(key=file.url))
+                result.hint = f"recover it first: {in_shell('recover', file.url, recovered_name(file.url))}"
+                raise result
+            found.append((target, chunk, result))
+        return found
 
     async def _read(self, source: SourceFile, ranges: Sequence[ByteRange]) -> list[tuple[ByteRange, memoryview]]:
         store, _ = source.file.place

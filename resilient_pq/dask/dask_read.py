@@ -25,7 +25,8 @@ from resilient_pq.dask.frames import (
 )
 from resilient_pq.dask.null_counts import Nulls
 from resilient_pq.dask.serialized_row_group import SerializedFile, SerializedRowGroup, at_ordinal, with_errors_detached
-from resilient_pq.dataset.dataset import Dataset, open_many
+from resilient_pq.dataset.dataset import Dataset
+from resilient_pq.dataset.dataset_opening import open_many
 from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
 from resilient_pq.errors import ResilientPQError, SchemaError
 from resilient_pq.io import RetryPolicy, resolve, with_retry

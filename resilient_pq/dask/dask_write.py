@@ -13,15 +13,17 @@ import dask
 import dask.dataframe as dd
 from distributed import Client, Event, Future, LocalCluster, default_client
 
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.dask.arrow_tables import Types, schema_of
 from resilient_pq.dask.partition_write import PartitionTarget, WrittenPart, write_part
 from resilient_pq.dask.workers import Workers
 from resilient_pq.dask.write_run import WriteRun
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata
-from resilient_pq.errors import SchemaError, StoreError
+from resilient_pq.errors import OptionError, SchemaError, StoreError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import shown
 from resilient_pq.loop_portal import portal
+from resilient_pq.tables.file_table import TableSettings
 from resilient_pq.writer.option_keywords import PartitionKeywords, known_options, takes_options
 from resilient_pq.writer.write_options import EncoderOptions
 
@@ -55,6 +57,7 @@ def write(
     write_index: bool | None = None,
     write_metadata: bool = True,
     overwrite: bool = False,
+    table: TableSettings | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     client: Client | None = None,
@@ -83,6 +86,8 @@ def write(
         overwrite: Replace the Parquet files of the folder. Those that are there are removed when the new ones and
             their summary are complete: until then, whoever goes by ``_metadata`` reads the old ones, and whoever lists
             the folder may see both.
+        table: An `IcebergTable` or a `DeltaTable` that all files are added to in one commit when they are there; it is
+            made when it does not exist. `overwrite` cannot be beside it.
         **options_given: How each file is written: `PartitionKeywords`, as of `resilient_pq.create`.
         metadata: Key-value metadata for the footer of each file.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
@@ -108,10 +113,15 @@ def write(
     )
     if not isinstance(frame, dd.DataFrame):
         raise SchemaError(f"frame is {type(frame).__name__}", hint="it is a Dask DataFrame; a series has to_frame()")
+    if table is not None and overwrite:
+        raise OptionError("overwrite would remove files of the table", hint="write the rows into another folder")
     run = WriteRun.of(frame.npartitions, dst, name, storage_options)
     file_schema = schema_of(frame, schema, write_index=write_index)
     locations, old = portal.run(run.prepare(overwrite=overwrite))
-    parts = [PartitionTarget(location, file_schema, run.stop, encoding, storage_options) for location in locations]
+    columns = None if table is None else portal.run(run.fit(table, Ingest.from_schema(file_schema)))
+    parts = [
+        PartitionTarget(location, file_schema, run.stop, encoding, storage_options, columns) for location in locations
+    ]
     partitions = frame.to_delayed()
     with _client_of(client) as computing, _undo_on_failure(run, computing, workers_timeout) as futures:
         tasks = [dask.delayed(write_part)(*pair) for pair in zip(partitions, parts, strict=True)]
@@ -119,6 +129,8 @@ def write(
         written = _gather_results(futures, Workers(computing, workers_timeout))
     with _note_complete_files(run):
         summary = portal.run(run.complete(old, with_summary=write_metadata))
+        if table is not None:
+            portal.run(run.commit(table))
     num_rows, num_bytes = sum(part.num_rows for part in written), sum(part.size for part in written)
     return WrittenFrame(shown(os.fspath(dst)), run.names, num_rows, num_bytes, summary)
 

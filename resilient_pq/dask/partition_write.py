@@ -16,10 +16,12 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.dask.arrow_tables import table_of
 from resilient_pq.dask.serialized_row_group import Location, with_errors_detached
 from resilient_pq.dask.task_events import is_set
 from resilient_pq.errors import AlreadyExistsError
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import WRITING, FetchCounters, WriteStore, resolve
 from resilient_pq.loop_portal import portal
 from resilient_pq.reader.opening import read_contents
@@ -39,6 +41,7 @@ class PartitionTarget:
     stop: str  # the name of an event: once it is set, no attempt begins any more
     encoding: EncoderOptions  # how it is written
     storage_options: Mapping[str, Any] | None = field(repr=False)
+    columns: Schema | None = None  # the same in Parquet, with the field ids of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,9 @@ async def _written(table: pa.Table, part: PartitionTarget) -> WrittenPart:
         if await store.exists(key):
             return await _published(store, key)
         options = replace(part.encoding, options=replace(part.encoding.write, overwrite_partial=True))
-        creation = new_file((store, key), None, schema=part.schema, options=options, mode="x")
+        ingest = Ingest.from_schema(part.schema)
+        ingest = ingest if part.columns is None else ingest.with_schema(part.columns)
+        creation = new_file((store, key), None, schema=ingest, options=options, mode="x")
         with suppress(AlreadyExistsError):  # an attempt that was taken for dead was first
             async with creation as writer:
                 await writer.write(table)

@@ -9,13 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.bulk.name_pattern import is_data_file
 from resilient_pq.dask.serialized_row_group import Location, location_of
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata, write_metadata
 from resilient_pq.errors import AlreadyExistsError, FormatError, SchemaError, Where
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import WRITING, LocalStore, WriteStore, resolve
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
+from resilient_pq.tables.committer import PublishedFile, commit_rewrite, fit_to_table
+from resilient_pq.tables.file_table import TableSettings
 
 #: Digits of the number of a partition, at least; as many as it takes for names to be in the order of partitions.
 _DIGITS = 5
@@ -77,6 +81,23 @@ class WriteRun:
                 )
             await store.make_folder(store.beside(key, ""))
             return tuple(location_of(store, store.beside(key, name)) for name in self.names), old
+
+    async def fit(self, table: TableSettings, ingest: Ingest) -> Schema:
+        """The columns as files of a table have them; it is made where there is none."""
+        store, key = self._resolved()
+        async with store:
+            folder = key.removesuffix(METADATA_NAME).removesuffix("/")
+            return (await fit_to_table(table, store, folder, ingest, self.storage_options)).schema
+
+    async def commit(self, table: TableSettings) -> None:
+        """Add all files to a table at once."""
+        store, key = self._resolved()
+        async with store:
+            folder = key.removesuffix(METADATA_NAME).removesuffix("/")
+            files = [PublishedFile(store.beside(key, name)) for name in self.names]
+            await commit_rewrite(
+                table, store, (), files, self.number, folder=folder, storage_options=self.storage_options
+            )
 
     async def complete(self, old: Sequence[str], *, with_summary: bool) -> WrittenMetadata | None:
         """Write the summary of the files, then remove those that were there before."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import nanoarrow
 
@@ -13,29 +13,22 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.bulk.scope import Place
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.dataset.agreement import common_schema, with_common_types
-from resilient_pq.dataset.file_listing import Source, find_files, scope_of
 from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Narrowed
-from resilient_pq.dataset.naming import find_ended_files
-from resilient_pq.dataset.open_files import open_files
-from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError, Where
-from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
-from resilient_pq.io.resolve import Opening
-from resilient_pq.reader.contents import FileState
+from resilient_pq.errors import ResilientPQError, SchemaError, Where
+from resilient_pq.io import FetchCounters, Stores
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.file import File
-from resilient_pq.reader.opening import warn_of_incomplete
 from resilient_pq.reader.read_batches import ReadBatch
-from resilient_pq.reader.read_options import OnLost, ReadOptions, ReadSettings
+from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings, in_form
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 from resilient_pq.units import counted
 
 if TYPE_CHECKING:
-    from resilient_pq.encryption.keys import KeysArgument
+    pass
 
 
 class Dataset:
@@ -286,114 +279,3 @@ def schema_of(files: Sequence[File]) -> Field:
 
 def _stored(file: File) -> str | None:
     return file.contents.key_value.get(ARROW_SCHEMA_KEY)
-
-
-def open_many(
-    urls: Source | Sequence[Source],
-    *,
-    verify: bool = True,
-    on_damage: Literal["raise", "null", "drop"] = "raise",
-    on_lost: OnLost | None = None,
-    partitioning: object | None = None,
-    filters: Filters | None = None,
-    options: ReadOptions | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    retry: RetryPolicy | None = None,
-    keys: KeysArgument | None = None,
-    aad_prefix: bytes | None = None,
-    require_complete: bool | None = None,
-) -> Opening[Dataset]:
-    """Open several Parquet files of one schema, to be read as one.
-
-    Their footers are read side by side. Rows come in the order of the files: as listed, or by name where they are found
-    by a pattern or in a folder. Use it as ``async with rpq.open_many(urls) as dataset``.
-
-    Values that stand only in the names of folders (``day=1/``) are columns where `partitioning` says so.
-
-    Args:
-        urls: One of these. A list of files, each a URL, a path, or a pair of a store and a key in it. A pattern such as
-            "s3://bucket/2026/*.parquet", in which ``*`` and ``?`` stand for characters of one part of a name, ``[...]``
-            for one of some, and ``**`` for any number of folders. A folder, with every ``*.parquet`` file below it at
-            any depth; where it has a summary, ``_metadata``, that says which row groups there are, and no other footer
-            is read. In patterns and folders, files and folders whose names begin with ``_`` or ``.`` are passed over.
-        verify: As of `open`.
-        on_damage: As of `open`. With "drop" and "null" a file of which nothing can be read is left out, too, with an
-            IncompleteFileWarning, unless it is the only one.
-        on_lost: As of `open`; the `where` of a region names its file.
-        partitioning: "hive" takes the names of folders such as ``day=1/country=FR`` for columns, which come behind
-            those of the files; integers where all values are, else text. An Arrow schema of these columns says their
-            types instead. Folders of `urls` itself do not count. None takes them for names alone.
-        filters: With `partitioning`, as of `Dataset.read`: files are left out, and not opened, whose folders say that
-            no row of theirs is wanted. To choose rows, tell `read` too.
-        options: How to read; `memory_budget`, `max_requests` and `max_threads` hold for all files together.
-        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; for all files.
-        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
-        keys: As of `open`, for all files.
-        aad_prefix: As of `open`.
-        require_complete: As of `open`.
-
-    Raises:
-        SchemaError: An argument is wrong. On entering: the schemas of two files differ; it names both, and the column.
-        NotFoundError: On entering: a file is missing, the folder has none, or none matches the pattern.
-        FormatError: On entering: the footer of a file is missing or damaged; it names the file.
-        UnsupportedError: On entering: a store cannot list what is in a folder.
-
-    Warns:
-        IncompleteFileWarning: A file is a checkpoint of a writer that never finished, or what a recovery could keep
-            of one.
-    """
-    storage_options = with_retry(storage_options, retry)
-    how = ReadSettings.checked(
-        verify=verify,
-        on_damage=on_damage,
-        on_lost=on_lost,
-        options=options,
-        keys=keys,
-        aad_prefix=aad_prefix,
-        require_complete=require_complete,
-    )
-    if filters is not None and partitioning is None:
-        raise SchemaError(
-            "filters of open_many are about the names of folders",
-            hint='partitioning="hive"; or filters= of read',
-        )
-
-    async def opening() -> Dataset:
-        stores = Stores(storage_options)
-        try:
-            counters = FetchCounters()
-            places = await find_files(urls, stores)
-            folders = None
-            if partitioning is not None:
-                folders = FolderColumns(_names_below(urls, places, stores), partitioning)
-                wanted = folders.wanted_files(filters)
-                places, folders = [places[at] for at in wanted], folders.of_files(wanted)
-            files, found = await open_files(places, how, counters)
-            folders = folders and folders.of_files(found)
-            if folders is not None and any(file.data_files for file in files):
-                raise UnsupportedError(
-                    "a summary is one file, which lies in no folder of its own",
-                    hint="partitioning takes the files themselves: a pattern such as folder/**/*.parquet",
-                )
-            dataset = Dataset(files, stores, how, counters, folders)
-        except BaseException:
-            await stores.close()
-            raise
-        for file in _not_ended(files):
-            warn_of_incomplete(file, stacklevel=3, required=how.require_complete)
-        return dataset
-
-    return Opening(opening)
-
-
-def _names_below(urls: Source | Sequence[Source], places: Sequence[Place], stores: Stores) -> list[str]:
-    """The names of files, from the folder on that a caller named."""
-    names = [store.url_of(key) for store, key in places]
-    scope = scope_of(urls, stores)
-    return names if scope is None else [name.removeprefix(scope.url) for name in names]
-
-
-def _not_ended(files: Sequence[File]) -> list[File]:
-    """The files but those that others go on with, though their writer never finished them."""
-    ended = find_ended_files((file.url, file.key_value_metadata, file.num_rows) for file in files)
-    return [file for file in files if file.state is not FileState.IN_PROGRESS or file.url not in ended]

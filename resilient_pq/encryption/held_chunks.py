@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from resilient_pq.encryption.plain_regions import SealedChunk
+from resilient_pq.machine_limits import share_of_memory
 from resilient_pq.units import MiB
 
 #: Bytes that are held before the oldest chunk is dropped, of which parts may never be asked for.
-_MOST_BYTES: Final = 256 * MiB
+_MOST_BYTES: Final = share_of_memory(16, 256 * MiB)
 
 
 class HeldChunks:

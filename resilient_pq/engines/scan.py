@@ -12,7 +12,8 @@ from resilient_pq.arrow.c_stream import checked, lazy_stream
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.types.field import Field, normalise, with_wide_indices
 from resilient_pq.blocking_streams import BlockingBatches
-from resilient_pq.dataset.dataset import Dataset, open_many
+from resilient_pq.dataset.dataset import Dataset
+from resilient_pq.dataset.dataset_opening import open_many
 from resilient_pq.dataset.file_listing import Source
 from resilient_pq.engines.pushdown import Alternatives
 from resilient_pq.errors import UnsupportedError

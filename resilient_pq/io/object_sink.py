@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.epoch import LeaseTerms
 from resilient_pq.units import GiB, MiB
@@ -131,6 +132,24 @@ class ObjectSink(Protocol):
             StoreError: This or an earlier write failed; every later call fails likewise.
             WriterClosedError: The sink has ended.
         """
+
+    @property
+    def num_bytes_copied(self) -> int:
+        """Bytes that the store copied itself from other objects."""
+        return 0
+
+    def expect_copy(self, store: object, source: ObjectInfo, start: int, place: ByteRange) -> None:
+        """Note that bytes that are to come are those of another object, so that a store may copy them itself.
+
+        They are written all the same: only some parts may be copied, or none.
+
+        Args:
+            store: Where the other object is.
+            source: Which version of it.
+            start: Where the bytes begin in it.
+            place: Where they will be in this one.
+        """
+        return
 
     def mark(self) -> None:
         """Note that what was written so far is whole by itself: if anything is stored, that much of it is.

@@ -135,6 +135,11 @@ def with_retry(storage_options: Mapping[str, Any] | None, retry: RetryPolicy | N
     return {**(storage_options or {}), _RETRY: _policy(retry)}
 
 
+def retry_of(storage_options: Mapping[str, Any] | None, otherwise: RetryPolicy) -> RetryPolicy:
+    """The policy that storage options bring along."""
+    return _policy((storage_options or {}).get(_RETRY) or otherwise)
+
+
 def _policy(retry: object) -> RetryPolicy:
     if isinstance(retry, RetryPolicy):
         return retry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -66,6 +66,23 @@ class GrowingFile(File):
         self._owning = owns_store
         self._become(seen)
 
+    @classmethod
+    async def now(cls, watch: Watch, how: ReadSettings) -> GrowingFile | None:
+        """The file as of its newest checkpoint, without waiting; None where it has no schema yet."""
+        seen = await watch.look(None, None)
+        return None if seen is None else cls(watch, seen, how, owns_store=False)
+
+    async def refresh(self) -> None:
+        """Become the file as of a newer checkpoint, where there is one."""
+        if not self._seen.complete and (seen := await self._watch.look(self._seen, self._seen)) is not None:
+            self._become(seen)
+
+    async def has_moved(self) -> bool:
+        """Become the file wherever it is by now; whether that is elsewhere, or another version."""
+        before = self._seen.info
+        self._become(await self._watch.again(self._seen))
+        return self._seen.info != before
+
     def _become(self, seen: _Seen) -> None:
         """Become the file with a newer footer."""
         self._seen = seen
@@ -87,23 +104,21 @@ class GrowingFile(File):
 
     async def _follow(self, query: ReadQuery) -> AsyncGenerator[RowGroupArrays, None]:
         """The rows of all row groups, of those that are to come when their checkpoint is there."""
-        given = 0
+        given = row_groups_before([self], self._watch.follow.last_rows)[0]
         while True:
             if given < self.num_row_groups:
                 known = self.num_row_groups
                 _, jobs = self.jobs(replace(query, row_groups=range(given, known), limit=None))
                 order: deque[int] = deque()
                 try:
-                    async with aclosing(read_ahead(_note_ordinals(jobs, order), self._options.fetch)) as arriving:
+                    async with aclosing(read_ahead(note_ordinals(jobs, order), self._options.fetch)) as arriving:
                         async for rows in arriving:
                             yield rows
                             given = order.popleft() + 1
                     given = known  # filters may have left out the last ones
                 except (NotFoundError, ObjectChangedError):
                     # It may have got its name meanwhile, or a writer that took it over may have cut off its end.
-                    before = self._seen.info
-                    self._become(await self._watch.again(self._seen))
-                    if self._seen.info == before:
+                    if not await self.has_moved():
                         raise
             elif self._seen.complete:
                 return
@@ -111,7 +126,20 @@ class GrowingFile(File):
                 self._become(await self._watch.newer(self._seen))
 
 
-async def _note_ordinals(jobs: Jobs, order: deque[int]) -> Jobs:
+def row_groups_before(files: Sequence[File], last_rows: int | None) -> list[int]:
+    """How many row groups of each file lie wholly before the last rows of all; none where all rows are wanted."""
+    left = 0 if last_rows is None else sum(file.num_rows for file in files) - last_rows
+    found = []
+    for file in files:
+        before = 0
+        for group in file.metadata.row_groups:
+            left -= group.num_rows
+            before += left >= 0
+        found.append(before)
+    return found
+
+
+async def note_ordinals(jobs: Jobs, order: deque[int]) -> Jobs:
     """The same jobs, and the ordinals of their row groups in `order`."""
     async with aclosing(jobs):
         async for job in jobs:
@@ -125,6 +153,7 @@ class Watch:
     Attributes:
         store: Where it is.
         counters: Added to.
+        follow: How often to look, and with which rows to begin.
     """
 
     def __init__(self, store: ReadStore, key: str, how: ReadSettings, follow: FollowOptions) -> None:
@@ -140,7 +169,7 @@ class Watch:
         self._key = key
         self._unfinished = store.unfinished_key(key)
         self._how = how
-        self._follow = follow
+        self.follow = follow
 
     async def first(self) -> _Seen:
         """The file as it is now; waits for a schema where its writer has written nothing yet."""
@@ -152,7 +181,7 @@ class Watch:
 
     async def again(self, seen: _Seen) -> _Seen:
         """The file wherever it is by now, with the same row groups or more."""
-        found = await self._look(None, seen)
+        found = await self.look(None, seen)
         if found is None or len(found.contents.metadata.row_groups) < len(seen.contents.metadata.row_groups):
             raise ObjectChangedError(
                 "rows were taken back that had been stored", where=Where(key=self.store.url_of(self._key))
@@ -162,7 +191,7 @@ class Watch:
     async def _until_new(self, seen: _Seen | None) -> _Seen:
         alone = False
         while True:
-            found = await self._look(seen, seen)
+            found = await self.look(seen, seen)
             if found is not None:
                 return found
             # Twice, with a look between: one who begins, ends or takes over holds the file only a moment later.
@@ -172,9 +201,9 @@ class Watch:
                 raise self._abandoned(seen)
             else:
                 alone = True
-            await self._follow.wait(self._follow.poll_seconds)
+            await self.follow.wait(self.follow.poll_seconds)
 
-    async def _look(self, since: _Seen | None, known: _Seen | None) -> _Seen | None:
+    async def look(self, since: _Seen | None, known: _Seen | None) -> _Seen | None:
         """The newest footer, where it is newer than `since`; it has to be of the same file as `known`."""
         try:
             found = await self._look_at_unfinished(since)

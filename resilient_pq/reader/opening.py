@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, OptionError, StoreError, TornFileError, Where, located
+from resilient_pq.errors import FormatError, NotParquetError, StoreError, TornFileError, Where, located
 from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.cancellation import in_loop
@@ -21,7 +21,14 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File
-from resilient_pq.reader.read_options import FollowOptions, OnLost, ReadLimits, ReadOptions, ReadSettings
+from resilient_pq.reader.read_options import (
+    FollowOptions,
+    OnLost,
+    ReadLimits,
+    ReadOptions,
+    ReadSettings,
+    follow_options,
+)
 
 if TYPE_CHECKING:
     from resilient_pq.encryption.keys import KeysArgument
@@ -323,9 +330,7 @@ def open(
         aad_prefix=aad_prefix,
         require_complete=require_complete,
     )
-    if not isinstance(follow, bool | FollowOptions):
-        raise OptionError(f"follow is {follow!r}; it is True, False or FollowOptions")
-    following = FollowOptions() if follow is True else follow or None
+    following = follow_options(follow) if follow is not False else None
 
     async def opening() -> File:
         store, key = await reach(url, storage_options)

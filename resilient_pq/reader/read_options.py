@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import OptionError
 from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
+from resilient_pq.machine_limits import processors, share_of_memory
 from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ class ReadOptions:
             of more than twice as much is split. Where a wave has fewer requests than `max_requests`, its blocks are
             smaller, but no smaller than 1 MiB.
         max_requests: Requests under way at one time.
-        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size.
-        max_threads: Column chunks decoded at one time; None is the number of processors.
+        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size. 64 MiB, or
+            a sixteenth of the memory that this process may use where that is less, as in a small container.
+        max_threads: Column chunks decoded at one time; None is the number of processors that this process may use.
         coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
             values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
             outside the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may
@@ -61,7 +62,7 @@ class ReadOptions:
     merge_gap: int = 1 * MiB
     block_bytes: int = 8 * MiB
     max_requests: int = 16
-    memory_budget: int = 64 * MiB
+    memory_budget: int = share_of_memory(16, 64 * MiB)
     max_threads: int | None = None
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
     restore_types: bool = True
@@ -185,26 +186,41 @@ class ReadSettings:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How a file is followed that is still being written.
+    """How a file or a data set is followed that is still being written.
 
     Attributes:
-        poll_seconds: Between two looks at the file while it has nothing new.
+        poll_seconds: Between two looks while there is nothing new.
         wait: What waits that long: a coroutine function that takes seconds.
+        last_rows: Begin with the row group that has the first of so many rows that are stored last; None for all rows.
+        idle_seconds: End when a data set had nothing new for so long; None never ends. A file ends when it is complete.
 
     Raises:
-        SchemaError: `poll_seconds` is no number above 0, or `wait` cannot be called.
+        SchemaError: A setting is out of range, or `wait` cannot be called.
     """
 
     poll_seconds: float = 1.0
     wait: Callable[[float], Awaitable[object]] = asyncio.sleep
+    last_rows: int | None = None
+    idle_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings with which waiting is not possible."""
         seconds: object = self.poll_seconds
         if not isinstance(seconds, int | float) or not seconds > 0:
             raise OptionError(f"poll_seconds is {seconds!r}; it is a number above 0")
+        for name in ("last_rows", "idle_seconds"):
+            value: object = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float) or not value >= 0):
+                raise OptionError(f"{name} is {value!r}; it is a number, 0 or more")
         if not callable(self.wait):
             raise OptionError(f"wait is {self.wait!r}; it is a coroutine function that takes seconds")
+
+
+def follow_options(follow: object) -> FollowOptions | None:
+    """What a caller says by `follow`; None where nothing is followed."""
+    if not isinstance(follow, bool | FollowOptions):
+        raise OptionError(f"follow is {follow!r}; it is True, False or FollowOptions")
+    return FollowOptions() if follow is True else follow or None
 
 
 class Tails:
@@ -243,6 +259,6 @@ class ReadLimits:
     @classmethod
     def of(cls, options: ReadOptions) -> Self:
         """The limits that options set."""
-        threads = options.max_threads or os.cpu_count() or 1
+        threads = options.max_threads or processors()
         requests = asyncio.Semaphore(options.max_requests)
         return cls(requests, asyncio.Semaphore(threads), threads, Tails(options.memory_budget))

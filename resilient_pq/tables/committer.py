@@ -13,6 +13,7 @@ from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import ResilientPQError, StoreError, Where, located
 from resilient_pq.io import WRITING, FetchCounters, ReadStore, RetryPolicy
 from resilient_pq.io.cancellation import all_or_none, finish_in_thread
+from resilient_pq.io.resolve import retry_of
 from resilient_pq.io.transfer.retry import retrying
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.tables.file_table import FileTable, Marks, TableFile, TableSettings, location_of
@@ -62,7 +63,7 @@ class Committer:
         """Prepare; `key_of` gives the key of a file, by its partition and its number there."""
         location = location_of(sink.store, sink.folder)
         self.table: FileTable = settings.connect(location, storage_options)
-        self._retry: RetryPolicy = settings.retry or WRITING
+        self._retry = policy_of(settings, storage_options)
         self._sink = f"{location.rstrip('/')}/{sink.name}"
         self._store = sink.store
         self._partition_by = sink.partition_by
@@ -85,7 +86,7 @@ class Committer:
         elif not self._exists and ingest is not None:
             await self.fitted(ingest)
         if files:
-            marks = self.table.committed(self._sink)
+            marks = self.table.committed(self._sink, {partition for partition, _ in published})
             self._add(left(files, marks))
 
     async def fitted(self, ingest: Ingest) -> Ingest:
@@ -183,7 +184,7 @@ def commit_files(table: FileTable, sink: str, files: Sequence[TableFile]) -> Non
     with located(Where(key=table.name)):
         if not table.load():
             raise StoreError("the table was removed", hint="rpq.resume_dataset(..., table=) makes it anew")
-        marks = table.committed(sink)
+        marks = table.committed(sink, {file.partition for file in files})
         new = [file for file in files if file.sequence >= marks.get(file.partition, 0)]
         if new:
             table.commit(sink, new)
@@ -194,14 +195,14 @@ async def commit_rewrite(
     store: ReadStore,
     removed: Sequence[str],
     added: Sequence[PublishedFile],
-    rewrite_id: str,
+    commit_id: str,
     *,
     folder: str,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Replace files of a table (keys) by others that hold the same rows; again with the same id it does nothing.
 
-    With no file to remove this commits files once that no sink has numbered.
+    Without files to remove this commits files that no sink has numbered.
     """
     table = settings.connect(location_of(store, folder), storage_options)
     files = await read_footers(store, added)
@@ -211,9 +212,25 @@ async def commit_rewrite(
         with located(Where(key=table.name)):
             if not table.load():
                 raise StoreError("there is no such table", hint="files are rewritten in a table that has them")
-            table.rewrite(locations, files, rewrite_id)
+            table.rewrite(locations, files, commit_id)
 
-    await retrying(lambda: finish_in_thread(rewrite), settings.retry or WRITING)
+    await retrying(lambda: finish_in_thread(rewrite), policy_of(settings, storage_options))
+
+
+async def fit_to_table(
+    settings: TableSettings,
+    store: ReadStore,
+    folder: str,
+    ingest: Ingest,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Ingest:
+    """What takes rows for files of a table in a folder; the table is made where there is none."""
+    return await Committer(settings, SinkPlace(store, folder, "", ()), lambda *_: "", storage_options).fitted(ingest)
+
+
+def policy_of(settings: TableSettings, storage_options: Mapping[str, Any] | None) -> RetryPolicy:
+    """How long a commit is tried again."""
+    return settings.retry or retry_of(storage_options, WRITING)
 
 
 async def read_footers(store: ReadStore, files: Sequence[PublishedFile]) -> list[TableFile]:

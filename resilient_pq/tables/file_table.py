@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from resilient_pq.arrow.batch_ingest import Ingest
-from resilient_pq.errors import FormatError, Where
-from resilient_pq.io import LocalStore, ReadStore
+from resilient_pq.errors import FormatError, StoreError, UnsupportedError, Where
+from resilient_pq.io import LocalStore, ReadStore, RetryPolicy
 from resilient_pq.reader.contents import Contents
 
 #: How many files of a sink are in the table, by the folder of the partition.
@@ -48,13 +48,13 @@ class FileTable(Protocol):
     def fitted(self, ingest: Ingest, partition_by: Sequence[str]) -> Ingest:
         """What takes rows for files of this table, with its field ids; an error where they do not fit it."""
 
-    def committed(self, sink: str) -> Marks:
-        """The marks of a sink, in the version that was looked at."""
+    def committed(self, sink: str, partitions: Collection[str]) -> Marks:
+        """The marks of a sink in some partitions, in the version that was looked at."""
 
     def commit(self, sink: str, files: Sequence[TableFile]) -> None:
         """Add files and raise their marks, unless there is a newer version: then a `TransientError`, and nothing."""
 
-    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], rewrite_id: str) -> None:
+    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], commit_id: str) -> None:
         """Replace files (by location) with others of the same rows, once for each id; as `commit` otherwise."""
 
 
@@ -63,8 +63,8 @@ class TableSettings(Protocol):
 
     #: Whether files hold the columns that they are partitioned by, too.
     keeps_keys: bool
-    #: How long a commit is tried again.
-    retry: Any
+    #: How long a commit is tried again; None is as long as requests of the data set are.
+    retry: RetryPolicy | None
 
     def connect(self, folder: str, storage_options: Mapping[str, Any] | None) -> FileTable:
         """The table, for files below a folder (`location_of`)."""
@@ -73,10 +73,13 @@ class TableSettings(Protocol):
 def location_of(store: ReadStore, key: str) -> str:
     """The URL of a file as tables have it: the same for each way to write it."""
     address = store.address_of(key)
-    if isinstance(store, LocalStore):
-        path = os.path.realpath(address).replace(os.sep, "/")
-        return f"file://{'' if path.startswith('/') else '/'}{path}"
-    return str(address)
+    return local_location(address) if isinstance(store, LocalStore) else str(address)
+
+
+def local_location(path: str) -> str:
+    """The URL of a local file as tables have it, without escapes."""
+    real = os.path.realpath(path).replace(os.sep, "/")
+    return f"file://{'' if real.startswith('/') else '/'}{real}"
 
 
 def read_marks(text: str | None, where: str) -> dict[str, int]:
@@ -99,9 +102,35 @@ def write_marks(marks: Marks) -> str:
     return json.dumps(marks, separators=(",", ":"), sort_keys=True)
 
 
+def sequences(files: Iterable[TableFile]) -> str:
+    """The numbers of files by partition, as a commit tells of them."""
+    found: dict[str, list[int]] = {}
+    for file in files:
+        found.setdefault(file.partition, []).append(file.sequence)
+    return json.dumps(found, separators=(",", ":"))
+
+
 def raised(marks: Marks, files: Iterable[TableFile]) -> dict[str, int]:
     """The marks when some files are in the table, too."""
     found = dict(marks)
     for file in files:
         found[file.partition] = max(found.get(file.partition, 0), file.sequence + 1)
     return found
+
+
+def check_rewrite(table: str, removed: set[str], live: Mapping[str, bool]) -> None:
+    """Raise where files cannot be replaced: some are in the table no more, or have rows that were deleted since."""
+    gone = sorted(removed - set(live))
+    if gone:
+        raise StoreError(
+            f"{len(gone):,} of the {len(removed):,} files that were rewritten are not in the table any more: {gone[0]}",
+            where=Where(key=table),
+            hint="somebody else has rewritten or deleted them; begin again",
+        )
+    deleted = sorted(name for name, has_deletes in live.items() if has_deletes)
+    if deleted:
+        raise UnsupportedError(
+            f"the table has deleted rows of {deleted[0]}, which copying its row groups would bring back",
+            where=Where(key=table),
+            hint="rewrite it with an engine that applies deletes",
+        )

@@ -8,9 +8,8 @@ marks again, so it is told not to.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,20 +18,20 @@ from typing import Any, ClassVar
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
-from resilient_pq.errors import OptionError, SchemaError, StoreError, UnsupportedError, Where
+from resilient_pq.errors import OptionError, SchemaError, UnsupportedError, Where
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, frame
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.io import WRITING, RetryPolicy
+from resilient_pq.io import RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.tables.catalog_errors import telling
 from resilient_pq.tables.field_ids import with_field_ids
-from resilient_pq.tables.file_table import Marks, TableFile, raised, read_marks, write_marks
+from resilient_pq.tables.file_table import Marks, TableFile, check_rewrite, raised, read_marks, sequences, write_marks
 from resilient_pq.tables.partition_key import partition_values
 
 _SINK = "rpq.sink"
 _FILES = "rpq.files"
-_REWRITE = "rpq.rewrite"
+_COMMIT = "rpq.commit"
 _NAME_MAPPING = "schema.name-mapping.default"
 #: Of a commit after a conflict, by pyiceberg.
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
@@ -57,15 +56,15 @@ class IcebergTable:
             the catalog is then a SQLite database in this folder, ``catalog.db``, and metadata of tables lie beside it.
         location: The folder of the table's metadata, where it is created; None leaves it to the catalog.
         properties: Properties of the table, where it is created.
-        retry: How long a commit is tried again while the catalog does not answer; None is 120 s. Writing goes on
-            meanwhile, and the time counts from the end of the data set on.
+        retry: How long a commit is tried again while the catalog does not answer; None is as long as requests of the
+            data set are. Writing goes on meanwhile, and the time counts from the end of the data set on.
     """
 
     name: str
     catalog: str | os.PathLike[str] | Mapping[str, Any] = "default"
     location: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    retry: RetryPolicy = WRITING
+    retry: RetryPolicy | None = None
 
     keeps_keys: ClassVar[bool] = True
 
@@ -122,7 +121,13 @@ class ConnectedTable:
                     "tables of Iceberg need pyiceberg", hint="pip install 'resilient_pq[iceberg]'"
                 ) from error
             name, properties = self._settings._catalog_properties(*self._known)
-            self._connected = load_catalog(name, **properties)
+            try:
+                self._connected = load_catalog(name, **properties)
+            except ValueError as error:  # of settings alone: nothing is asked yet
+                raise OptionError(
+                    f"the catalog {name!r} cannot be used: {error}",
+                    hint="name one that pyiceberg's configuration has, give its properties, or a folder: ./tables",
+                ) from error
         return self._connected
 
     def load(self) -> bool:
@@ -175,35 +180,30 @@ class ConnectedTable:
                 )
             return ingest.with_schema(self._checked(ingest.schema))
 
-    def committed(self, sink: str) -> Marks:
-        """The marks of a sink, in the version that was looked at."""
+    def committed(self, sink: str, partitions: Collection[str]) -> Marks:
+        """The marks of a sink in some partitions, in the version that was looked at."""
         return read_marks(self._table.properties.get(f"{_SINK}.{sink}"), self.name)
 
     def commit(self, sink: str, files: Sequence[TableFile]) -> None:
         """Add files and raise their marks, unless there is a newer version: then a `TransientError`, and nothing."""
-        added: dict[str, list[int]] = {}
-        for file in files:
-            added.setdefault(file.partition, []).append(file.sequence)
-        marks = write_marks(raised(self.committed(sink), files))
+        marks = write_marks(raised(self.committed(sink, ()), files))
         with self._committing({f"{_SINK}.{sink}": marks}) as transaction:
-            update = transaction.update_snapshot({_SINK: sink, _FILES: json.dumps(added, separators=(",", ":"))})
+            update = transaction.update_snapshot({_SINK: sink, _FILES: sequences(files)})
             merging = self._table.properties.get("commit.manifest-merge.enabled", "").lower() == "true"
             with update.merge_append() if merging else update.fast_append() as producer:
                 for file in files:
                     producer.append_data_file(self._data_file(file))
 
-    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], rewrite_id: str) -> None:
+    def rewrite(self, removed: Sequence[str], added: Sequence[TableFile], commit_id: str) -> None:
         """Replace files (by location) with others of the same rows, once for each id; as `commit` otherwise."""
-        if any(
-            snapshot.summary and snapshot.summary.get(_REWRITE) == rewrite_id for snapshot in self._table.snapshots()
-        ):
+        if any(snapshot.summary and snapshot.summary.get(_COMMIT) == commit_id for snapshot in self._table.snapshots()):
             return
         wanted = set(removed)
         with telling(self.name):
             live = [task for task in self._table.scan().plan_files() if task.file.file_path in wanted]
         check_rewrite(self.name, wanted, {task.file.file_path: bool(task.delete_files) for task in live})
         with self._committing({}) as transaction:
-            update = transaction.update_snapshot({_REWRITE: rewrite_id})
+            update = transaction.update_snapshot({_COMMIT: commit_id})
             with update.overwrite() if wanted else update.fast_append() as producer:
                 for task in live:
                     producer.delete_data_file(task.file)
@@ -343,21 +343,3 @@ def _as_replacement(update: Any) -> Any:
     told = update.snapshot.summary.additional_properties if update.snapshot.summary else {}
     summary = Summary(Operation.REPLACE, **told)
     return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"summary": summary}))
-
-
-def check_rewrite(table: str, removed: set[str], live: Mapping[str, bool]) -> None:
-    """Raise where files cannot be replaced: some are in the table no more, or have rows that were deleted since."""
-    gone = sorted(removed - set(live))
-    if gone:
-        raise StoreError(
-            f"{len(gone):,} of the {len(removed):,} files that were rewritten are not in the table any more: {gone[0]}",
-            where=Where(key=table),
-            hint="somebody else has rewritten or deleted them; begin again",
-        )
-    deleted = sorted(name for name, has_deletes in live.items() if has_deletes)
-    if deleted:
-        raise UnsupportedError(
-            f"the table has deleted rows of {deleted[0]}, which copying its row groups would bring back",
-            where=Where(key=table),
-            hint="rewrite it with an engine that applies deletes",
-        )

@@ -15,6 +15,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.machine_limits import processors
 from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import bloom_filters, check_names, column_metadata
@@ -37,9 +38,10 @@ from resilient_pq.writer.option_checks import (
 
 if TYPE_CHECKING:
     from resilient_pq.encryption.encryption import Encryption
+    from resilient_pq.parity.inline_groups import InlineGroups
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
-MAX_DEFAULT_THREADS = 4
+DEFAULT_THREADS: Final = min(processors(), 4)
 
 #: The codec of columns for which nothing is said.
 DEFAULT_CODEC: Final = "zstd"
@@ -91,7 +93,8 @@ class WriteOptions:
         overwrite_partial: Replace the NAME.partial that a crashed writer left, losing what is in it.
         permissions: Local files: what others than the owner may do with the file, at most, as `os.chmod` takes it;
             None for what the umask leaves.
-        max_threads: Column chunks encoded at one time; None is the number of processors, at most 4. More are encoded
+        max_threads: Column chunks encoded at one time; None is the number of processors that this process may use,
+            at most 4. More are encoded
             while those before them are written, also of the next row group, until a quarter of `row_group_bytes` waits.
             1 never encodes and writes at one time.
     """
@@ -237,6 +240,14 @@ class EncoderOptions:
     def parity_share(self) -> ParityShare | None:
         """The share of parity that `parity` names; None for none."""
         return None if self.parity is None else ParityShare.parse(self.parity)
+
+    def parity_groups(self) -> InlineGroups | None:
+        """What takes the bytes of a new file to make their parity; None where it has none."""
+        if self.parity_share is None:
+            return None
+        from resilient_pq.parity.inline_groups import InlineGroups  # noqa: PLC0415 (few files have parity)
+
+        return InlineGroups(self.parity_share)
 
     @property
     def cadence(self) -> Cadence:

@@ -27,6 +27,7 @@ def test_verbs_are_those_of_the_design() -> None:
         "convert",
         "cat",
         "head",
+        "tail",
         "schema",
         "count",
         "stats",

@@ -24,7 +24,9 @@ from writers_of_others import WriteTable, by_duckdb, by_fastparquet, by_polars, 
 
 import resilient_pq as rpq
 from resilient_pq.damage.partial_metadata import partial_metadata
+from resilient_pq.format.footer import read_footer
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.reader.contents import Contents
 
 BY_PYARROW = by_pyarrow(compression="zstd")
 
@@ -176,3 +178,28 @@ async def test_a_chunk_whose_path_is_gone_from_the_footer() -> None:
     assert (await rpq.recover((store, "damaged"), (store, "out"))).num_rows == 337
     output = bytes((await store.read_tail("out", 1 << 30)).data)
     assert pq.read_table(io.BytesIO(output)).num_rows == 337
+
+
+async def test_what_follows_a_wrong_field_is_not_taken_for_rows() -> None:
+    """The metadata of a chunk read as a number, and the rest as fields of the row group: its rows, too, are others."""
+    data = written(by_polars())
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    tried = 0
+    for at in (at for at in range(len(data) - 9, start, -1) if data[at] == 0x1C and tried < 3):  # the head of a struct
+        damaged = data[:at] + bytes([data[at] ^ 8]) + data[at + 1 :]
+        try:
+            contents = Contents.of(read_footer(memoryview(damaged), 0))  # type: ignore[arg-type]
+        except rpq.ResilientPQError:
+            continue
+        chunks = [chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns]
+        if contents.miscounted is None or all(chunk.meta_data is not None for chunk in chunks):
+            continue
+        tried += 1
+        store = MemoryStore()
+        await store.put("damaged", damaged)
+        report = await rpq.recover((store, "damaged"), (store, "out"))
+        assert report.kept is not None and report.kept.ledger is not None
+        output = bytes((await store.read_tail("out", 1 << 30)).data)
+        assert pq.read_table(io.BytesIO(output))["id"].to_pylist() == list(range(337))
+        assert report.kept.ledger.rows_lost == 0
+    assert tried

@@ -67,3 +67,17 @@ async def test_metadata_that_end_behind_their_length() -> None:
         footer.read_footer(memoryview(pages + footer.frame(unended)), 0)
     report = await recovered(pages + footer.frame(unended))
     assert report.outcome is rpq.Outcome.RECOVERED
+
+
+async def test_metadata_that_end_too_early() -> None:
+    """A field read as the end of all: what followed is lost, here the Arrow schema, and the file is not sound."""
+    pages, metadata = pages_and_metadata()
+    whole = compact_protocol.encode(metadata)
+    at = whole.index(b"\x19\x1c\x18\x0cARROW:schema")
+    data = pages + footer.frame(whole[:at] + b"\0" + whole[at + 1 :])
+    store = MemoryStore()
+    await store.put("damaged", data)
+    report = await rpq.check((store, "damaged"))
+    assert report.outcome is rpq.Outcome.DAMAGED
+    assert any("too early" in finding.message for finding in report.findings)
+    assert (await recovered(data)).outcome is rpq.Outcome.RECOVERED

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.pages.page import read_header
+from resilient_pq.damage.chunk_salvage import PageFate
+from resilient_pq.damage.page_runs import PageRuns
+from resilient_pq.format.footer import read_footer
+from resilient_pq.format.pages.page import pages_of, read_header
 from resilient_pq.io import MemoryStore
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.read_plan import chunk_read
 
 ROWS, PAGE_ROWS = 400, 100
 
@@ -57,3 +67,23 @@ async def test_a_changed_header_costs_no_page_before_it(torn: tuple[bytes, int, 
         damaged = bytearray(data)
         damaged[at] = to
         assert await _rows(bytes(damaged), keep_unplaced=True) >= PAGE_ROWS, at - second
+
+
+async def test_a_page_whose_place_is_proven_is_not_called_unplaced() -> None:
+    """Beside a page that is as it was written and does not decode, all pages are doubted whose place nothing proves."""
+    out = io.BytesIO()
+    pq.write_table(pa.table({"n": range(40)}), out, use_dictionary=False, data_page_size=8, write_batch_size=10)
+    data = memoryview(out.getvalue())
+    contents = Contents.of(read_footer(data, 0))  # type: ignore[arg-type]
+    chunk = chunk_read(contents, 0, contents.schema.leaves[0])
+    pages = list(pages_of(data[chunk.range.start : chunk.range.end], chunk.range.start))
+    pages[2] = replace(pages[2], body=pages[2].body[:8])
+    fates = [
+        PageFate(page.offset, page.offset + 1, page, False, 10 * i, 10, checksummed=True, placed=i == 0)
+        for i, page in enumerate(pages)
+    ]
+    runs = PageRuns(chunk, fates, None, row_aligned=True, bounded=True, keep_unplaced=True)
+    assert [run.data.num_rows for run in runs.decode()] == [20, 10]
+    assert [(fate.page is not None, fate.unplaced) for fate in runs.fates] == [
+        (True, False), (True, True), (False, False), (True, True)
+    ]  # fmt: skip

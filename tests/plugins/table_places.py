@@ -45,4 +45,15 @@ def read_iceberg(place: Place) -> list[int]:
     return found
 
 
-KINDS = {"iceberg": (iceberg, read_iceberg)}
+def delta(place: Place, **given: Any) -> rpq.DeltaTable:
+    return rpq.DeltaTable(place.folder, **given)
+
+
+def read_delta(place: Place) -> list[int]:
+    import deltalake
+
+    found: list[int] = deltalake.DeltaTable(place.folder).to_pyarrow_table(columns=["id"])["id"].to_pylist()
+    return found
+
+
+KINDS = {"iceberg": (iceberg, read_iceberg), "delta": (delta, read_delta)}

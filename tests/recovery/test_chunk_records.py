@@ -234,6 +234,25 @@ def test_what_is_left_of_the_last_record_tells_of_it(write_file: Callable[..., A
     assert found.group(3).chunks[1] is not None
 
 
+@pytest.mark.parametrize("bit", [None, 0, 33, 70])
+def test_what_is_left_of_records_tells_that_row_groups_were_exchanged(file: Any, bit: int | None) -> None:
+    """The header of each chunk record is gone, and its payload, in which a bit may be wrong, names another chunk."""
+    records = [record for ordinal in (1, 2) for record in chunk_records(file, ordinal)]
+    gone = [(record.offset, record.payload_offset) for record in records]
+    gone += [(record.offset, record.end) for record in file.records(RecordKind.ROW_GROUP)[1:3]]
+    data = bytearray(file.zeroed(*gone))
+    for record in records if bit is not None else ():
+        data[record.payload_offset + (bit or 0) // 8] ^= 1 << (bit or 0) % 8
+    for exchanged in (False, True):
+        first, second, third = (chunk_records(file, ordinal)[0].offset for ordinal in (1, 2, 3))
+        first, second = first + CHUNK_RECORD_SIZE, second + CHUNK_RECORD_SIZE
+        order = [data[:first], data[second:third], data[first:second], data[third:]]
+        found = Found(bytes(b"".join(order) if exchanged else data), {0, 3})
+        chunks = [chunk for group in found.groups for chunk in group.chunks if chunk is not None]
+        proven = [chunk for chunk in chunks if chunk.pages is None or not chunk.pages.unproven]
+        assert bool(proven) is not exchanged
+
+
 def test_a_page_header_that_is_destroyed(file: Any) -> None:
     expected = place_of(written(file).row_groups[1].columns[0].meta_data)
     pages = list(pages_of(memoryview(file.data)[expected.start : expected.end], expected.start))

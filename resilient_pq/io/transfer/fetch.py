@@ -18,6 +18,7 @@ from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge, smaller_blocks
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
+from resilient_pq.machine_limits import share_of_memory
 from resilient_pq.off_event_loop import Turns, off_loop
 from resilient_pq.units import MiB
 
@@ -40,7 +41,7 @@ class FetchOptions:
 
     merge: MergeOptions = field(default_factory=MergeOptions)
     max_requests: int = 16
-    memory_budget: int = 64 * MiB
+    memory_budget: int = share_of_memory(16, 64 * MiB)
 
     def __post_init__(self) -> None:
         """Refuse what could never fetch anything."""

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import SinkOptions
-from resilient_pq.io.protocols import ReadStore
-from resilient_pq.io.stored_object import ObjectInfo, bare_etag
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.abandoned_uploads import drop_upload
 from resilient_pq.io.upload.part_layout import part_size
-from resilient_pq.io.upload.upload_start import duplicates_of
+from resilient_pq.io.upload.upload_start import duplicates_of, refuse_changed
 from resilient_pq.units import MiB
 
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
@@ -71,7 +69,7 @@ async def copied_upload(
     # version is known before the block is entered: not every store heeds which version was to be copied, so what the
     # source is is asked before the first copy and after the last.
     places = parts_to_copy(end, options)
-    await _refuse_changed(store, source, end)
+    await refuse_changed(store, source, end)
 
     async def begin() -> str:
         return await store.create_upload(key)
@@ -85,7 +83,7 @@ async def copied_upload(
         for duplicate in duplicates:
             await drop(duplicate)
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
-        await _refuse_changed(store, source, end)
+        await refuse_changed(store, source, end)
         yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)
     except BaseException as error:
         await finish_first(drop(upload_id, error))
@@ -135,16 +133,3 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> None:
-    """Raise unless the source is still the version that is wanted, and has so many bytes."""
-    where = Where(key=store.url_of(source.key))
-    try:
-        now = await store.head(source.key)
-    except NotFoundError as error:
-        raise ObjectChangedError("the object was removed while it was copied", where=where) from error
-    if now.etag is None or source.etag is None or bare_etag(now.etag) != bare_etag(source.etag):
-        raise ObjectChangedError("the object was replaced while it was copied", where=where)
-    if end > now.size:
-        raise RangeError(f"{end:,} is beyond the {now.size:,} bytes of the source", where=where)

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -31,10 +32,11 @@ from resilient_pq.io.object_sink import (
     StoredState,
     pieces_of,
 )
+from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.abandoned_uploads import drop_command
 from resilient_pq.io.upload.lease import Lease
-from resilient_pq.io.upload.part_sender import PartSender
+from resilient_pq.io.upload.part_sender import Origin, PartSender
 from resilient_pq.io.upload.upload_start import drop_duplicates
 
 log = logging.getLogger("resilient_pq.io")
@@ -142,6 +144,17 @@ class MultipartSink(ObjectSink):
         while self._sender.plan.congested:
             await self._sender.wait_for_change()
 
+    @property
+    def num_bytes_copied(self) -> int:
+        """Bytes of parts that the store copied itself."""
+        return self._sender.num_bytes_copied
+
+    def expect_copy(self, store: object, source: ObjectInfo, start: int, place: ByteRange) -> None:
+        """Have the store copy the parts that lie within these bytes, where it can."""
+        able = self._store.capabilities.server_side_copy and source.etag is not None
+        if able and isinstance(store, ReadStore) and self._store.copies_from(store):
+            self._sender.origins.append(Origin(source, start, place))
+
     def mark(self) -> None:
         """What was written so far is what the first part holds until something is committed."""
         self._sender.plan.mark()
@@ -173,6 +186,7 @@ class MultipartSink(ObjectSink):
         self._sender.pump()
         while not self._sender.plan.completable or self._sender.is_confirming:
             await self._sender.wait_for_change()
+        await self._sender.refuse_changed_origins()
         parts, upload_id = self._sender.plan.parts, await self._sender.begin()
         stored = sum(part.size for part in parts)
         if stored != self.position:

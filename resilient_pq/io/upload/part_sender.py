@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import (
     AccessDeniedError,
     BucketNotFoundError,
@@ -23,14 +27,24 @@ from resilient_pq.errors import (
 from resilient_pq.io.cancellation import GRACE_SECONDS
 from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import SinkOptions
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.abandoned_uploads import upload_command
 from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_buffers import PartBuffers
 from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
 from resilient_pq.io.upload.upload_probe import findable_parts
-from resilient_pq.io.upload.upload_start import begin_upload
+from resilient_pq.io.upload.upload_start import begin_upload, refuse_changed, refuses_to_copy
 
 log = logging.getLogger("resilient_pq.io")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The bytes at a place of this object are those of another one from `start` on."""
+
+    source: ObjectInfo
+    start: int
+    place: ByteRange
 
 
 class PartSender:
@@ -45,6 +59,8 @@ class PartSender:
         is_confirming: Whether it is being confirmed that the lease is held.
         is_gone: Whether somebody else completed or aborted the upload.
         commit_seconds: What the newest commit took that is done.
+        origins: What the store may copy, in the order of the object; none where it refused.
+        num_bytes_copied: Bytes of the parts that it has copied.
     """
 
     def __init__(self, store: MultipartStore, key: str, options: SinkOptions) -> None:
@@ -59,6 +75,9 @@ class PartSender:
         self.failure: BaseException | None = None
         self.is_gone = False
         self.commit_seconds = 0.0
+        self.origins: list[Origin] = []
+        self.num_bytes_copied = 0
+        self._copied_from: dict[str, ObjectInfo] = {}
         self._beginning: asyncio.Future[str] | None = None  # gives the upload id
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -198,12 +217,43 @@ class PartSender:
         pieces = self.buffers.view(request.number, request.end - request.start)
         upload_id = await self.begin()
         try:
-            part = await self._store.put_part(self._key, upload_id, request.number, pieces)
+            part = await self._copied_part(upload_id, request)
+            if part is None:
+                part = await self._store.put_part(self._key, upload_id, request.number, pieces)
         except BucketNotFoundError:
             raise  # nobody took the upload over: it is gone with the bucket
         except NotFoundError as error:
             raise self.fencing_error(error) from error
         self.plan.acknowledged(part, asyncio.get_running_loop().time())
+
+    async def _copied_part(self, upload_id: str, request: PutPart) -> Part | None:
+        """A part that the store has copied; None where its bytes are to be sent."""
+        last = bisect_right(self.origins, request.start, key=attrgetter("place.start")) - 1
+        if last < 0 or request.end > self.origins[last].place.end:
+            return None
+        origin = self.origins[last]
+        start = origin.start + request.start - origin.place.start
+        end, etag = start + request.end - request.start, origin.source.etag
+        try:
+            part = await self._store.copy_part(
+                self._key, upload_id, request.number, origin.source.key, start, end, etag
+            )
+        except (StoreError, UnsupportedError) as error:
+            if not refuses_to_copy(error):
+                raise
+            log.warning(
+                "%s: %s does not copy, so its bytes are sent: %s", self.where.key, self._store.name, error.message
+            )
+            self.origins.clear()
+            return None
+        self.num_bytes_copied += request.end - request.start
+        self._copied_from[origin.source.key] = origin.source
+        return part
+
+    async def refuse_changed_origins(self) -> None:
+        """Raise unless what was copied from is still the version that was meant: not every store heeds which it was."""
+        for source in self._copied_from.values():
+            await refuse_changed(self._store, source, source.size)
 
     async def _list(self) -> None:
         try:

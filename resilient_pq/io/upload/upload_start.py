@@ -6,8 +6,19 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
-from resilient_pq.errors import FormatError, StoreError, UnsupportedError
+from resilient_pq.errors import (
+    FormatError,
+    NotFoundError,
+    ObjectChangedError,
+    PreconditionError,
+    RangeError,
+    StoreError,
+    UnsupportedError,
+    Where,
+)
 from resilient_pq.io.multipart_store import MultipartStore
+from resilient_pq.io.protocols import ReadStore
+from resilient_pq.io.stored_object import ObjectInfo, bare_etag
 from resilient_pq.io.upload.abandoned_uploads import drop_upload, empty_uploads, upload_command
 from resilient_pq.io.upload.lease import Lease, find_epoch
 
@@ -72,3 +83,23 @@ async def duplicates_of(store: MultipartStore, key: str, upload_id: str) -> Sequ
             upload_command(store, "list", key),
         )
         return []
+
+
+async def refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> None:
+    """Raise unless the source is still the version that is wanted, and has so many bytes."""
+    where = Where(key=store.url_of(source.key))
+    try:
+        now = await store.head(source.key)
+    except NotFoundError as error:
+        raise ObjectChangedError("the object was removed while it was copied", where=where) from error
+    if now.etag is None or source.etag is None or bare_etag(now.etag) != bare_etag(source.etag):
+        raise ObjectChangedError("the object was replaced while it was copied", where=where)
+    if end > now.size:
+        raise RangeError(f"{end:,} is beyond the {now.size:,} bytes of the source", where=where)
+
+
+def refuses_to_copy(error: StoreError | UnsupportedError) -> bool:
+    """Whether the store will not copy, though it may well let the bytes be read and written."""
+    if isinstance(error, UnsupportedError):
+        return True
+    return not error.retryable and not isinstance(error, NotFoundError | PreconditionError | RangeError)

@@ -6,7 +6,6 @@ footer will say of it, and the footer itself when it is there. What does not hol
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +21,8 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page_table import PageTable
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema_tree import Leaf
-from resilient_pq.io import ObjectSink
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.io import ObjectInfo, ObjectSink, ReadStore
+from resilient_pq.off_event_loop import AT_ONCE, off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.decoder import decode
 from resilient_pq.reader.read_plan import chunk_read
@@ -66,20 +65,32 @@ class Draft:
         """Push the first bytes of the file."""
         await self._push(self._layout.start())
 
-    async def chunk(self, leaf: Leaf, chunk: EncodedChunk, num_rows: int, *, is_copy: bool) -> None:
-        """Push the next column chunk."""
+    async def chunk(
+        self,
+        leaf: Leaf,
+        chunk: EncodedChunk,
+        num_rows: int,
+        *,
+        is_copy: bool,
+        origin: tuple[ReadStore, ObjectInfo, int] | None = None,
+    ) -> None:
+        """Push the next column chunk; `origin` is where its bytes lie already, in a version of another object."""
         ordinal = len(self._layout.row_groups)
         parts = [memoryview(part).cast("B") for part in chunk.buffers]
         read = ChunkRead(ordinal, leaf, chunk.metadata, ByteRange(0, chunk.size), num_rows, quirks=self._quirks)
+        pieces = len(chunk.header_crcs) if is_copy else AT_ONCE + 1
         try:
-            await asyncio.to_thread(_read_again, read, parts, is_copy=is_copy)
+            await off_loop(pieces, partial(_read_again, read, parts, is_copy=is_copy))
         except (FormatError, UnsupportedError) as error:
             raise _refused(error.message, read.where) from error
         if self._layout.sealing is not None:
-            chunk = await asyncio.to_thread(self._layout.sealing.chunk, chunk, ordinal, leaf.ordinal)
+            seal = partial(self._layout.sealing.chunk, chunk, ordinal, leaf.ordinal)
+            chunk, origin = await off_loop(AT_ONCE + 1, seal), None
         pushed = self._layout.chunk(chunk)
         place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
         self._chunks.append(_Placed(place, chunk.metadata.num_values))
+        if origin is not None:
+            self._sink.expect_copy(*origin, place)
         await self._push(pushed)
 
     async def end_row_group(self, num_rows: int, sorting_columns: Sequence[StoredSortingColumn] = ()) -> None:

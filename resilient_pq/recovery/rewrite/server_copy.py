@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import (
     AlreadyExistsError,
-    NotFoundError,
-    PreconditionError,
-    RangeError,
     StoreError,
     UnsupportedError,
     Where,
@@ -18,6 +15,7 @@ from resilient_pq.errors import (
 from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy
+from resilient_pq.io.upload.upload_start import refuses_to_copy
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.units import MiB
@@ -78,7 +76,7 @@ async def prefixed_sink(
                 store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[]
             )
     except (StoreError, UnsupportedError) as error:
-        if not _refused(error):
+        if not refuses_to_copy(error):
             raise
         log.warning("%s: %s does not copy, so its bytes are read: %s", url, store.name, error.message)
         return None
@@ -89,13 +87,6 @@ async def prefixed_sink(
         raise
     log.info("%s: %d bytes were copied within %s", url, begun.num_bytes, store.name)
     return PrefixedSink(sink, begun.num_bytes)
-
-
-def _refused(error: StoreError | UnsupportedError) -> bool:
-    """Whether the store will not copy, though it may well let the bytes be read and written."""
-    if isinstance(error, UnsupportedError):
-        return True
-    return not error.retryable and not isinstance(error, NotFoundError | PreconditionError | RangeError)
 
 
 async def _send(source: DamagedObject, sink: ObjectSink, start: int, end: int, progress: Progress | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from resilient_pq.io import ObjectRange
+from resilient_pq.machine_limits import processors
 from resilient_pq.off_event_loop import Turns
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.recovery.report import Finding
@@ -20,7 +20,7 @@ from resilient_pq.recovery.report import Finding
 _WAVE = 4096
 #: Examined side by side, since decoding what has no checksum keeps a core busy; each is held in memory meanwhile,
 #: besides what is fetched ahead (`FetchOptions.memory_budget`).
-_SIDE_BY_SIDE = min(4, os.cpu_count() or 1)
+_SIDE_BY_SIDE = min(4, processors())
 #: Less than this is examined at once where it is quick: handing it to a thread would take longer.
 _QUICK_BYTES = 64 * 1024
 

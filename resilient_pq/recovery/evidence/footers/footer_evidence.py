@@ -13,7 +13,7 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import FORMAT_VERSION, RECORD_MAGIC, RecordKind
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.reader.contents import MAX_FILE_SIZE, chunk_range
+from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 
 #: Column chunks of which the first pages are looked at before metadata are believed.
 _SAMPLE = 12
@@ -180,6 +180,18 @@ def select_credible(
             return
         last = places[-1]
         yield row_group
+
+
+def contradicts_itself(contents: Contents) -> bool:
+    """Whether a footer counts other rows than its row groups have, and one of these contradicts the schema or itself.
+
+    A wrong bit changed where a field ends, and what follows was taken for other fields.
+    """
+    row_groups = contents.metadata.row_groups
+    if contents.miscounted is None:
+        return False
+    credible = select_credible(row_groups, contents.schema, contents.footer.start, doubtful=len(row_groups))
+    return len(list(credible)) < len(row_groups)
 
 
 def _chunk_places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:

@@ -21,6 +21,7 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.evidence.footers.footer_evidence import (
     all_chunks,
+    contradicts_itself,
     find_shift,
     has_values,
     is_within,
@@ -166,8 +167,9 @@ def _by_tail(search: _Search, at: int) -> FooterSearch:
         contents = Contents.of(footer)
     except ResilientPQError:
         return None  # its metadata may still be read in part, by their shape
-    if contents.footer.trailing and footer.metadata.encryption_algorithm is None and footer.record is None:
-        return (yield from _by_shape(search, start))  # something within the metadata ends them too early
+    trails = contents.footer.trailing and footer.metadata.encryption_algorithm is None and footer.record is None
+    if trails or contradicts_itself(contents):
+        return (yield from _by_shape(search, start))  # something within the metadata ends them, or a part, too early
     return (yield from _by_metadata(search, contents, start, end, tail_is_whole=True))
 
 

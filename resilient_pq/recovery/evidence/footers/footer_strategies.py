@@ -13,7 +13,12 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve
 from resilient_pq.recovery.damaged_object import DamagedObject
-from resilient_pq.recovery.evidence.footers.footer_evidence import all_chunks, has_values, pages_begin
+from resilient_pq.recovery.evidence.footers.footer_evidence import (
+    all_chunks,
+    contradicts_itself,
+    has_values,
+    pages_begin,
+)
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
@@ -33,6 +38,9 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
     if not (contents.verified or await _names_pages(known.source, contents)):
         message = "the footer is whole, but there are no pages where it says"
         return _without_footer(known, FormatError(message, where=Where(offset=contents.footer.start)))
+    if await off_loop(contents.num_chunks, contradicts_itself, contents):
+        message = "the footer is damaged: its row groups contradict its schema, or themselves"
+        return _without_footer(known, FormatError(message, where=Where(offset=contents.footer.start)))
     known = replace(await known.with_footer(contents), footer_whole=True)
     if not contents.verified:
         refused = await off_loop(contents.num_chunks, _describe_refused, contents)
@@ -49,8 +57,10 @@ def _without_footer(known: Reconstruction, error: FormatError) -> Reconstruction
 
 
 def _describe_refused(contents: Contents) -> list[Finding]:
-    """What is damaged in a footer that costs no rows, but for which some readers refuse the file."""
+    """What is damaged in a footer that costs no rows, but keys, or for which some readers refuse the file."""
     messages = []
+    if contents.footer.trailing and contents.metadata.encryption_algorithm is None:
+        messages.append(f"something within the footer ends it {contents.footer.trailing:,} bytes too early")
     stored = contents.key_value.get(ARROW_SCHEMA_KEY)
     if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
         messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")

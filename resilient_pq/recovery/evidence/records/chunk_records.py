@@ -112,6 +112,18 @@ def _place(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview, 
     return place if agrees else None
 
 
+def _tells_of_another(there: memoryview, mine: ChunkPlace) -> bool:
+    """Whether the payload of a destroyed record is left, and names another chunk than `mine`; one bit may be wrong."""
+    payload = bytes(there[HEADER_SIZE:CHUNK_RECORD_SIZE])
+    if len(payload) < _PLACE_SIZE or not any(payload):
+        return False
+    left = ChunkPlace.unpack(payload)
+    if max(left.row_group, left.column, left.codec) >= 1 << 16 or left.first_row >= 1 << 40:
+        return False  # something was written over it
+    stated, found = (replace(place, codec=0).pack() for place in (mine, left))
+    return sum((one ^ other).bit_count() for one, other in zip(stated, found, strict=True)) > 1
+
+
 @dataclass(slots=True)
 class _Window:
     """Bytes around the offset that is examined."""
@@ -172,7 +184,7 @@ class _Region:
             destroyed = yield from self._destroyed(record, at, column, codec or 0)
             if destroyed is None:
                 if found:
-                    found[-1].unproven = yield from self._is_unproven(at)
+                    found[-1].unproven = yield from self._is_unproven(record, at, column)
                 return found
             if column >= num_columns:
                 return found
@@ -189,8 +201,11 @@ class _Region:
         column = self._column()
         return None if column is None or column >= num_columns else column
 
-    def _is_unproven(self, at: int) -> Generator[ByteRange, memoryview, bool]:
+    def _is_unproven(self, record: RecordHeader, at: int, column: int) -> Generator[ByteRange, memoryview, bool]:
         """Whether neither a record nor the bytes behind the pages of the last chunk prove them."""
+        there = yield from self.window.read(at, self.limit, CHUNK_RECORD_SIZE)
+        if _tells_of_another(there, ChunkPlace(record.num_row_groups, column, record.num_rows, 0)):
+            return True
         return self.following is None and (yield from self._ends_oddly(at))
 
     def _column(self) -> int | None:
@@ -299,7 +314,8 @@ class _Region:
         missing = self._missing(record)
         if missing == 0 or at + CHUNK_RECORD_SIZE >= self.limit:
             return None
-        place = ChunkPlace(record.num_row_groups, column, record.num_rows, codec).pack()
+        mine = ChunkPlace(record.num_row_groups, column, record.num_rows, codec)
+        place = mine.pack()
         payload_hash, payload_crc = payload_sums(place)
         expected = replace(
             record,
@@ -315,6 +331,6 @@ class _Region:
         there = yield from self.window.read(at, self.limit, CHUNK_RECORD_SIZE)
         pairs = zip(expected.pack() + place, there, strict=False)
         remains = sum(wanted == found and wanted != 0 for wanted, found in pairs)
-        if missing is None and remains < _REMAINS:
+        if (missing is None and remains < _REMAINS) or _tells_of_another(there, mine):
             return None
         return expected if (yield from self._chain(expected.end)) else None

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.page_header_checks import LIMITS
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData
@@ -23,6 +24,7 @@ from resilient_pq.format.resilience_records import (
     parse_header,
 )
 from resilient_pq.reader.contents import FileState
+from resilient_pq.recovery.carve.range_windows import RangeWindow
 from resilient_pq.recovery.evidence.records.record_scan import (
     FileSpan,
     file_spans,
@@ -148,10 +150,10 @@ def _outermost(result: Survey) -> Generator[ByteRange, memoryview, bytes | None]
     first = min((at for at, header in result.found.items() if header.file_id == taken), default=0)
     before = max((at for at in result.found if at < first), default=None)
     if before is not None and result.found[before].kind == RecordKind.CHUNK:
-        at = before + CHUNK_RECORD_SIZE
+        at, window = before + CHUNK_RECORD_SIZE, RangeWindow(result.size)
         while at < first:
             try:
-                header, size = read_header((yield from _read(at, min(at + MiB, result.size))), 0)
+                header, size = read_header((yield from window.read(at, at + LIMITS.max_header)), 0)
             except FormatError:
                 return taken
             at += size + header.compressed_page_size
