@@ -232,15 +232,8 @@ class DecryptedStore(SubstituteStore):
             return region
         if start <= region.start and region.end <= end:
             return region
-        is_large = self._has_index_at_hand(region) or region.end - region.start > _MOST_HELD
-        if is_large and not (self._shows_damage or region.shows_damage):
-            try:
-                region.pages = await self._pages_of(region)
-            except FormatError:
-                if not self._heals:
-                    raise
-            else:
-                return region
+        if await self._find_pages(region):
+            return region
         content = await self._held.content(region, min(end, region.end) - max(start, region.start))
         return Patch(region.start, region.end, content)
 
@@ -274,6 +267,18 @@ class DecryptedStore(SubstituteStore):
     async def _whole(self, chunk: SealedChunk) -> memoryview:
         """All of a chunk."""
         return await self._opened([chunk], chunk.start, chunk.end, chunk.start, chunk.end, self._stored_in_parts)
+
+    async def _find_pages(self, chunk: SealedChunk) -> bool:
+        """Whether it was found where the pages of a chunk lie, which need not be read as a whole then."""
+        is_large = self._has_index_at_hand(chunk) or chunk.end - chunk.start > _MOST_HELD
+        if not is_large or self._shows_damage or chunk.shows_damage:
+            return False
+        try:
+            chunk.pages = await self._pages_of(chunk)
+        except FormatError:
+            if not self._heals:
+                raise
+        return chunk.pages is not None
 
     def _has_index_at_hand(self, chunk: SealedChunk) -> bool:
         return chunk.offset_index is not None and chunk.offset_index[0] >= self._tail.offset

@@ -8,7 +8,7 @@ from typing import Any
 
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.encryption.keys import KeysArgument
-from resilient_pq.errors import AuthenticationError, FormatError, Where, located
+from resilient_pq.errors import AuthenticationError, FormatError, KeyMissingError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
@@ -18,7 +18,7 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.encrypted.with_keys import decrypted, nothing_to_open, read_by_records
-from resilient_pq.recovery.encrypted.without_keys import check_ciphertext, reconstruct_or_none
+from resilient_pq.recovery.encrypted.without_keys import check_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
@@ -82,8 +82,9 @@ async def check(
                 report = await _check_opened(source, keys, aad_prefix, progress)
                 report = await _check_parity(source, report, deep=deep)
                 return with_checksums_required(report) if require_checksums else report
-            reconstruction = await reconstruct_or_none(source)
-            if reconstruction is None:
+            try:
+                reconstruction = await reconstruct(source)
+            except KeyMissingError:
                 return await _check_parity(source, await check_ciphertext(source, progress), deep=deep)
             if reconstruction.contents is not None and reconstruction.contents.data_files:
                 report = await _check_summary(source, reconstruction.contents, progress)
@@ -176,9 +177,10 @@ async def check_if_sound(url: Location) -> Report | None:
     """The report of `check` where nothing is wrong with an object, found with little effort where something is."""
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
-            reconstruction = await reconstruct_or_none(source, only_footer=True)
-            if reconstruction is None:
-                return None
+            try:
+                reconstruction = await reconstruct(source, only_footer=True)
+            except KeyMissingError:
+                return None  # the rest of an encrypted file has to be read
             contents = reconstruction.contents
             if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None

@@ -13,7 +13,6 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.encryption.decrypted_store import DecryptedStore
-from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.errors import (
     FormatError,
     KeyMissingError,
@@ -107,7 +106,7 @@ class DamagedObject:
     """One object at one version.
 
     `file_id` names the file that is meant, where several lie in it; `rebuilt` are the bytes that parity has made;
-    `decrypt` is how it was opened where it is read in the clear.
+    `decrypt` is how it was opened where it is encrypted, and read in the clear.
     """
 
     store: ReadStore
@@ -139,33 +138,18 @@ class DamagedObject:
         return self if self._beneath is None else self._beneath.origin
 
     @property
-    def stored(self) -> DamagedObject:
-        """The object whose bytes an output may have as they are: of an encrypted file its ciphertext."""
-        return self._beneath if self.decrypt is not None and self._beneath is not None else self
-
-    @property
-    def decrypted_by(self) -> Decrypt | None:
-        """How it was opened where it is read in the clear, whatever else it is read through; None where it is not."""
-        if self.decrypt is not None or self._beneath is None:
-            return self.decrypt
-        return self._beneath.decrypted_by
-
-    @property
-    def encryption(self) -> Encryption | None:
-        """How to encrypt an output in the same way; None where the file is not encrypted, or keys are missing."""
+    def opened(self) -> DecryptedStore:
+        """The view in the clear that an encrypted object is read through."""
         if isinstance(self.store, DecryptedStore):
-            return self.store.encryption
-        return None if self._beneath is None else self._beneath.encryption
+            return self.store
+        assert self._beneath is not None
+        return self._beneath.opened
 
     @property
-    def beneath(self) -> DamagedObject | None:
-        """What it is read through; None where it is read as it lies."""
-        return self._beneath
-
-    @property
-    def is_put_back(self) -> bool:
-        """Whether it is a file in the clear whose parts were put back before it was opened."""
-        return self.decrypt is not None and self.stored.is_view
+    def stored(self) -> DamagedObject:
+        """The ciphertext of an encrypted object that is read in the clear."""
+        assert self._beneath is not None
+        return self._beneath if isinstance(self.store, DecryptedStore) else self._beneath.stored
 
     @property
     def is_view(self) -> bool:
@@ -227,9 +211,9 @@ class DamagedObject:
                     return FormatError("the footer at the end is of another file", where=Where(offset=self.info.size))
                 return contents
         except TornFileError as error:
-            await self._refuse_encrypted()
             head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
             if head != MAGIC:
+                await self._refuse_encrypted()
                 where = Where(key=self.url, offset=0)
                 return NotParquetError("no Parquet magic, neither at the beginning nor at the end", where=where)
             return error
@@ -271,7 +255,9 @@ class DamagedObject:
         """The same object with other bytes, in memory; the caller closes this one."""
         store = BytesStore(self.store, self.info, data)
         info = await store.head(self.key)
-        return DamagedObject(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self)
+        return DamagedObject(
+            store, self.key, self.url, info, self.counters, False, self.file_id, decrypt=self.decrypt, _beneath=self
+        )
 
     async def rebuilt_by(self, healed: HealedStore) -> DamagedObject:
         """The same object with the bytes that parity rebuilds; the caller closes this one."""
@@ -296,8 +282,9 @@ class DamagedObject:
         store = RemappedStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
         return DamagedObject(
-            store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self, _view=view
-        )
+            store, self.key, self.url, info, self.counters, False, self.file_id,
+            decrypt=self.decrypt, _beneath=self, _view=view,
+        )  # fmt: skip
 
     async def __aenter__(self) -> Self:
         """The source itself."""

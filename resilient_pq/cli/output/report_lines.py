@@ -22,19 +22,10 @@ def show_check(output: Output, report: Report) -> None:
     """Print the report of a check, and the commands to run next."""
     _show_list(output, [(str(finding.damage), _finding_words(finding, report.url)) for finding in report.findings])
     what = f"{rows_words(report.num_rows)} in {counted(report.num_row_groups, 'row group')}"
-    match report.outcome:
-        case Outcome.SOUND if report.pages_decoded:
-            output.line("decoded", what)
-        case Outcome.SOUND:
-            output.line("sound", f"{what}; nothing wrong in {in_bytes(report.size)}{_verified_words(report)}")
-        case Outcome.NOTHING:
-            _show_nothing(output, report)
-        case Outcome.CIPHERTEXT_WHOLE:
-            output.line(report.outcome, f"{what}; every byte is as it was written, in {in_bytes(report.size)}")
-        case _ if report.num_rows is None:
-            output.line(report.outcome, f"{what}, in {in_bytes(report.size)}")
-        case _:
-            output.line("sound", f"{what} can be read")
+    if report.outcome is Outcome.NOTHING:
+        _show_nothing(output, report)
+    else:
+        output.line(*_outcome_words(report, what))
     for note in report.notes:
         output.note(note, label="hint")
     _show_unverified(output, report.pages_verified or 0, report.pages_decoded or 0)
@@ -48,6 +39,21 @@ def show_check(output: Output, report: Report) -> None:
         output.line("more rows", f"--on-damage {report.other_policy.on_damage} keeps {report.other_policy}")
     output.next(*report.next)
     output.document(report.to_json())
+
+
+def _outcome_words(report: Report, what: str) -> tuple[str, str]:
+    """What there is of a file, and how whole it is."""
+    match report.outcome:
+        case Outcome.SOUND if report.pages_decoded:
+            return "decoded", what
+        case Outcome.SOUND:
+            return "sound", f"{what}; nothing wrong in {in_bytes(report.size)}{_verified_words(report)}"
+        case Outcome.CIPHERTEXT_WHOLE:
+            return report.outcome, f"{what}; every byte is as it was written, in {in_bytes(report.size)}"
+        case _ if report.num_rows is None:
+            return report.outcome, f"{what}, in {in_bytes(report.size)}"
+        case _:
+            return "sound", f"{what} can be read"
 
 
 def _verified_words(report: Report) -> str:

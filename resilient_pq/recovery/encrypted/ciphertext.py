@@ -75,6 +75,10 @@ class Ciphertext:
         damaged = min([stretch.place.start for stretch in self.damaged if stretch.holds_rows], default=self.size)
         return max([header for header in self.footers if header.end <= damaged], key=attrgetter("offset"), default=None)
 
+    def count_row_groups(self, end: int) -> int:
+        """Row groups before an offset, as far as their records are whole."""
+        return sum(header.end <= end for header in self.row_groups)
+
     @property
     def is_whole(self) -> bool:
         """Whether every byte is as it was written, and the file ends in a footer."""

@@ -183,13 +183,15 @@ class _Scan:
             self.named += opened if ordinal >= named else []
             self._add(Patch(at, at + len(content), content))
 
-    def _add(self, region: PlainRegion) -> None:
-        """Take a region, unless another one lies there."""
+    def _add(self, region: PlainRegion) -> bool:
+        """Take a region, unless another one lies there; whether it was taken."""
         i = bisect_left(self.regions, region.start, key=lambda one: one.start)
         before = self.regions[i - 1].end if i else 0
         behind = self.regions[i].start if i < len(self.regions) else self.source.info.size
-        if before <= region.start < region.end <= behind:
+        fits = before <= region.start < region.end <= behind
+        if fits:
             self.regions.insert(i, region)
+        return fits
 
     # -- chunks ------------------------------------------------------------------------------------
 
@@ -198,28 +200,23 @@ class _Scan:
         for at, header in self.found:
             if header.kind == RecordKind.CHUNK:
                 await self._add_recorded(at, header)
-        others: list[PlainRegion] = []
-        for opened in self.named:
-            try:
-                regions = list(regions_of(opened))
-            except FormatError:
-                continue
-            others += [region for region in regions if not isinstance(region, SealedChunk)]
-            for region in regions:
-                if isinstance(region, SealedChunk) and region.start < self.source.info.size:
-                    region.end = min(region.end, self.source.info.size)
-                    count = len(self.regions)
-                    self._add(region)
-                    if len(self.regions) > count:
-                        await self._examine(region)
-        for region in others:
-            if isinstance(region, SealedIndex):
-                region.shows_damage = True
-                self._add(region)
+        regions = [region for opened in self.named for region in _regions_of(opened)]
+        for region in regions:
+            if isinstance(region, SealedChunk):
+                await self._add_named(region)
+        for index in [region for region in regions if isinstance(region, SealedIndex)]:
+            index.shows_damage = True
+            self._add(index)
         await off_loop(len(self.lost) ** 2, put_back_exchanged, self.lost)
         head = await self.source.read(ByteRange(0, min(len(MAGIC), self.source.info.size)))
         if bytes(head) == ENCRYPTED_MAGIC:
             self._add(Patch(0, len(MAGIC), MAGIC))
+
+    async def _add_named(self, chunk: SealedChunk) -> None:
+        """A chunk that metadata name, where no record before it was found."""
+        chunk.end = min(chunk.end, self.source.info.size)
+        if self._add(chunk):
+            await self._examine(chunk)
 
     async def _add_recorded(self, at: int, header: RecordHeader) -> None:
         """The chunk behind a record, and the record."""
@@ -285,6 +282,14 @@ class _Scan:
         view.missing_keys = {path: about for path, about in self.own.items() if self.given[path] is None}
         view.encryption = self.encryption
         return view
+
+
+def _regions_of(opened: OpenedChunk) -> list[PlainRegion]:
+    """Where the parts of a chunk lie; none where its metadata contradict themselves."""
+    try:
+        return list(regions_of(opened))
+    except FormatError:
+        return []
 
 
 def _opens(opener: ChunkCipher, ordinal: int | None, data: memoryview) -> bool:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.encryption.decrypted_store import DecryptedStore
 from resilient_pq.encryption.keys import DecryptionKeys, KeysArgument
-from resilient_pq.errors import FormatError, NothingToRecoverError, TornFileError, Where
+from resilient_pq.errors import (
+    AuthenticationError,
+    FormatError,
+    NothingToRecoverError,
+    TornFileError,
+    UnsupportedError,
+    Where,
+)
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import TAIL_BYTES, DamagedObject
 from resilient_pq.recovery.encrypted.scanned_view import scanned_view
@@ -16,6 +24,7 @@ from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.records.placement import place
 from resilient_pq.recovery.evidence.records.record_scan import outermost_file, scan_object
+from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 
 #: Bytes that are opened in about the time of a piece of work (`off_loop`).
@@ -62,6 +71,23 @@ async def decrypted(
     return await source.decrypted(view, again)
 
 
+async def opened(source: DamagedObject, options: RecoverOptions) -> DamagedObject:
+    """An encrypted object in the clear, for its recovery.
+
+    Raises:
+        NothingToRecoverError: Nothing of it can be opened.
+    """
+    assert options.keys is not None
+    if options.on_damage == OnDamage.COLUMNS:
+        raise UnsupportedError("columns of an encrypted file are not written one by one", hint="use on_damage='null'")
+    try:
+        return await decrypted(source, options.keys, options.aad_prefix)
+    except AuthenticationError:
+        raise
+    except FormatError as error:
+        raise nothing_to_open(source, "recover", error) from error
+
+
 async def _put_back(source: DamagedObject) -> DamagedObject:
     """The object with its parts at the offsets at which they were written, as far as its records tell."""
     headers = await source.drive(scan_object(source.info.size))
@@ -84,16 +110,14 @@ async def _examine_chunks(source: DamagedObject, view: DecryptedStore) -> None:
 async def read_by_records(known: Reconstruction) -> Reconstruction | None:
     """What is known of a damaged encrypted file by its records; None in the clear, or where they tell nothing."""
     source = known.source
-    while source.decrypt is None:
-        if source.beneath is None:
-            return None
-        source = source.beneath
+    if source.decrypt is None:
+        return None
     try:
         again = await source.decrypt(source.stored, by_records=True)
     except FormatError:
         return None
     found = await reconstruct(again, known.given, known.siblings)
-    if again.is_put_back:
+    if again.stored.is_view:
         message = "parts of it lie elsewhere than they were written: they are put back"
         found = found.with_findings(Finding(Damage.CORRUPT, message, costs_rows=False))
     return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import KeyMissingError, NothingToRecoverError, RowsLostError, Where
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MIN_FILE_SIZE, TAIL_SIZE
 from resilient_pq.format.resilience_records import RecordKind
@@ -15,13 +15,13 @@ from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.encrypted.ciphertext import Ciphertext, survey_ciphertext
-from resilient_pq.recovery.evidence.evidence_search import reconstruct
-from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, recovered_name
 from resilient_pq.recovery.rewrite.output_object import beginning_of
 from resilient_pq.recovery.verification.findings import Progress, examine_row_groups
 from resilient_pq.shell_commands import command, lasts
 
+_PASS_KEYS: Final = "pass keys= (rpq: --keys FILE)"
 _WHOLE: Final = "no key was given: the ciphertext was compared, and no value was read"
 _UNCHECKED: Final = "no key was given, and no record vouches for the ciphertext: nothing can be checked without keys"
 _CLEAR_ONLY: Final = "no key was given: only columns in the clear were checked"
@@ -30,16 +30,6 @@ _MORE: Final = (
     "without keys a file is cut at its newest whole checkpoint; with the footer key the row groups behind it are kept,"
     " too, and with all keys every page that is whole: pass keys= (--keys FILE)"
 )
-
-
-async def reconstruct_or_none(source: DamagedObject, **options: Any) -> Reconstruction | None:
-    """What is known of an object; None where it is an encrypted file, of which no key was given."""
-    try:
-        known = await reconstruct(source, **options)
-    except KeyMissingError:
-        return None
-    contents = known.contents
-    return known if contents is None or contents.metadata.encryption_algorithm is None else None
 
 
 async def _footer_in_clear(source: DamagedObject) -> Contents | None:
@@ -124,46 +114,60 @@ async def _check_clear_columns(source: DamagedObject, contents: Contents | None,
 
 
 async def recover_ciphertext(
-    source: DamagedObject, target: Target, *, must_keep_all: bool, only_damaged: bool, progress: Progress | None
+    sources: Sequence[DamagedObject],
+    target: Target,
+    options: RecoverOptions,
+    progress: Progress | None,
+    missing: KeyMissingError,
 ) -> Report:
     """Copy an encrypted file, without its keys, up to its newest footer before which no page is damaged.
 
     Raises:
-        KeyMissingError: It has no records: nothing can be known of it without keys.
+        KeyMissingError: Keys were given, and others are missing; or there are several copies, or no records.
         NothingToRecoverError: No such footer names rows.
-        RowsLostError: Something is cut off, and all was to be kept.
+        RowsLostError: Something is cut off, and `on_damage` is "raise".
     """
+    if options.keys is not None or len(sources) > 1:
+        raise missing
+    source, found, rebuilt = await _surveyed(sources[0])
+    findings, newest = (*rebuilt, *_findings(found)), found.newest
+    if newest is None or newest.kind == RecordKind.ANCHOR:
+        hint = f"{_PASS_KEYS}: with them row groups are recovered that no checkpoint names"
+        raise _nothing(source, findings, _lost(found, 0), hint)
+    lost = _lost(found, newest.end)
+    if lost and options.on_damage == OnDamage.RAISE:
+        message = "rows behind the newest whole checkpoint would be lost, and on_damage is 'raise'; nothing was written"
+        raise RowsLostError(message, where=Where(key=source.url), hint=f"{_PASS_KEYS} to keep them")
+    whole = not lost and not findings
+    if options.only_damaged and whole:
+        return _recovered(source, Outcome.CIPHERTEXT_WHOLE, findings, Kept(None, None, 0, 0))
+    await _prepare(target, options)
+    async with beginning_of(source, target, newest.end, progress):
+        pass
+    outcome = Outcome.CIPHERTEXT_WHOLE if whole else Outcome.PARTIAL if lost else Outcome.RECOVERED
+    kept = Kept(target.url, None, newest.end, None if lost else 0, lost)
+    return _recovered(source, outcome, findings, kept, found.count_row_groups(newest.offset))
+
+
+async def _prepare(target: Target, options: RecoverOptions) -> None:
+    if options.only_damaged:
+        await check_free(target)
+    await make_folder(target)
+
+
+async def _surveyed(source: DamagedObject) -> tuple[DamagedObject, Ciphertext, list[Finding]]:
+    """What is whole of a file, and its bytes, rebuilt from parity as far as that is possible."""
     found = await source.drive(survey_ciphertext(source.info.size, source.file_id))
     if found.file_id is None and not await _ends_in_footer(source):
         finding = Finding(Damage.TORN, _NO_END, Where(offset=found.size))
         raise _nothing(source, [finding], (), "a whole copy of the file is needed")
     if found.file_id is None:
-        raise KeyMissingError(_UNCHECKED, where=Where(key=source.url), hint="pass keys= (rpq: --keys FILE)")
-    rebuilt: list[Finding] = []
-    if not found.is_whole and (healed := await _rebuilt(source)) is not None:
-        source, message = healed
-        found = await source.drive(survey_ciphertext(source.info.size, source.file_id))
-        rebuilt = [Finding(Damage.CORRUPT, message, costs_rows=False)]
-    findings, newest = (*rebuilt, *_findings(found)), found.newest
-    if newest is None or newest.kind == RecordKind.ANCHOR:
-        hint = "pass keys= (rpq: --keys FILE): with them row groups are recovered that no checkpoint names"
-        raise _nothing(source, findings, _lost(found, 0), hint)
-    is_end = newest.kind == RecordKind.FINAL and newest.end == found.size
-    lost = () if is_end else _lost(found, newest.end)
-    if lost and must_keep_all:
-        message = "rows behind the newest whole checkpoint would be lost, and on_damage is 'raise'; nothing was written"
-        raise RowsLostError(message, where=Where(key=source.url), hint="pass keys= (rpq: --keys FILE) to keep them")
-    outcome = Outcome.PARTIAL if lost else Outcome.RECOVERED if findings else Outcome.CIPHERTEXT_WHOLE
-    if only_damaged and outcome is Outcome.CIPHERTEXT_WHOLE:
-        return _recovered(source, outcome, findings, Kept(None, None, 0, 0))
-    if only_damaged:
-        await check_free(target)
-    await make_folder(target)
-    async with beginning_of(source, target, newest.end, progress):
-        pass
-    kept = Kept(target.url, None, newest.end, None if lost else 0, lost)
-    report = _recovered(source, outcome, findings, kept)
-    return replace(report, num_row_groups=sum(header.end <= newest.offset for header in found.row_groups))
+        raise KeyMissingError(_UNCHECKED, where=Where(key=source.url), hint=_PASS_KEYS)
+    if found.is_whole or (healed := await _rebuilt(source)) is None:
+        return source, found, []
+    source, message = healed
+    found = await source.drive(survey_ciphertext(source.info.size, source.file_id))
+    return source, found, [Finding(Damage.CORRUPT, message, costs_rows=False)]
 
 
 def _nothing(
@@ -193,18 +197,23 @@ async def _rebuilt(source: DamagedObject) -> tuple[DamagedObject, str] | None:
 
 
 def _lost(found: Ciphertext, end: int) -> tuple[LostRegion, ...]:
+    if end == found.size and found.is_finished:
+        return ()
     reason = "it lies behind the newest whole checkpoint, and no key was given"
     if end == found.size:
         reason = "the end of the file is missing: how many rows followed is not known"
     return (LostRegion(end, found.size, None, Damage.TORN, reason),)
 
 
-def _recovered(source: DamagedObject, outcome: Outcome, findings: Sequence[Finding], kept: Kept) -> Report:
+def _recovered(
+    source: DamagedObject, outcome: Outcome, findings: Sequence[Finding], kept: Kept, num_row_groups: int = 0
+) -> Report:
     return Report(
         verb="recover",
         url=source.url,
         outcome=outcome,
         num_rows=None,
+        num_row_groups=num_row_groups,
         size=source.info.size,
         findings=tuple(findings),
         next=() if kept.output is None else (command("check", kept.output),),

@@ -20,7 +20,7 @@ async def read_through_parity(known: Reconstruction, *, only_ended: bool = False
     if view is None or (only_ended and view.file.last_place is None) or not await view.rebuild():
         return None
     rebuilt = await source.rebuilt_by(view)
-    if (decrypt := known.source.decrypted_by) is not None:
+    if (decrypt := known.source.decrypt) is not None:
         rebuilt = await decrypt(rebuilt)
     found = await reconstruct(rebuilt, known.given, known.siblings)
     damaged = view.file.num_damaged

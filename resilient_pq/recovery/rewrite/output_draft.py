@@ -115,7 +115,9 @@ class Draft:
     def _check_footer(self, buffers: Buffers, num_rows: int) -> None:
         """Open the file as a reader does, by the last bytes that were pushed."""
         tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
-        contents = _opened(self._footer_in(tail, self._sink.position - len(tail)), num_rows)
+        start = self._sink.position - len(tail)
+        last = read_footer(tail, start) if self._cipher is None else _sealed_footer_in(tail, start, self._cipher)
+        contents = _opened(last, num_rows)
         if not contents.verified:
             raise _refused("no record vouches for the footer", Where())
         placed = [None] * self._first + self._row_groups
@@ -128,19 +130,20 @@ class Draft:
             if group.num_rows != rows or found != [chunk for chunk in wanted if chunk.num_values]:
                 raise _refused("its footer says something else than what was written", Where(row_group=ordinal))
 
-    def _footer_in(self, tail: memoryview, start: int) -> Footer | NeedBytes:
-        """The footer of the file, whose last bytes begin at an offset."""
-        sealed = None if self._cipher is None else read_sealed_footer(tail, start)
-        if self._cipher is None or not isinstance(sealed, SealedFooter):
-            return read_footer(tail, start)
-        metadata = sealed.metadata(self._cipher)
-        for _ in open_chunks(metadata, self._cipher):
-            pass
-        record = sealed.record and plain_record(sealed.record, b"", metadata)
-        return Footer(metadata, sealed.start, len(sealed.payload) - TAIL_SIZE, record)
-
     async def _push(self, buffers: Buffers) -> None:
         await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))
+
+
+def _sealed_footer_in(tail: memoryview, start: int, cipher: FileCipher) -> Footer | NeedBytes:
+    """The footer of an encrypted file, whose last bytes begin at an offset."""
+    sealed = read_sealed_footer(tail, start)
+    if not isinstance(sealed, SealedFooter):
+        raise _refused("its footer is not encrypted", Where())
+    metadata = sealed.metadata(cipher)
+    for _ in open_chunks(metadata, cipher):
+        pass
+    record = sealed.record and plain_record(sealed.record, b"", metadata)
+    return Footer(metadata, sealed.start, len(sealed.payload) - TAIL_SIZE, record)
 
 
 async def check_end(source: DamagedObject, end: int, num_rows: int) -> None:

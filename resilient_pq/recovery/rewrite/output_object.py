@@ -109,8 +109,9 @@ async def publish(output: OutputContents, target: Target, progress: Progress | N
     source = output.reconstruction.source
     await make_folder(target)
     if output.sound:
-        return await _as_it_is(output, target, source.stored.info.size, progress)
-    if source.decrypted_by is not None:
+        stored = source if source.decrypt is None else source.stored
+        return await _as_it_is(output, target, stored.info.size, progress)
+    if source.decrypt is not None:
         return await _encrypted(output, target, progress)
     whole = await _prefix(output, target)
     if whole is None:
@@ -162,8 +163,10 @@ def _stays_whole(output: OutputContents, candidates: Candidates) -> bool:
 async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:
     """The bytes up to `end`, and nothing more."""
     source = output.reconstruction.source
-    async with beginning_of(source.stored, target, end, progress):
-        if source.stored is source or end < source.stored.info.size:  # else it was opened by its end
+    stored = source if source.decrypt is None else source.stored
+    begun = await prefixed_sink(stored, target.store, target.key, end, target.options, progress=progress)
+    async with _sink_behind(stored, end, target, begun):
+        if stored is source or end < stored.info.size:  # else it was opened by its end
             await check_end(source, end, output.rows.num_rows)
     return Copied(end)
 
@@ -171,7 +174,7 @@ async def _as_it_is(output: OutputContents, target: Target, end: int, progress: 
 async def _encrypted(output: OutputContents, target: Target, progress: Progress | None) -> Copied:
     """An encrypted file: cut where that is enough, else encrypted again, as no module may move."""
     source, candidates = output.reconstruction.source, output.reconstruction.candidates
-    if source.encryption is None:
+    if source.opened.encryption is None:
         raise KeyMissingError(
             "the keys of some columns are missing, and rows have to move",
             where=Where(key=source.url),
@@ -218,9 +221,9 @@ async def _anew(output: OutputContents, target: Target) -> Copied:
     assert contents is not None
     share, chain = parity_share_of(contents), RecordChain(os.urandom(16))
     groups = None if share is None else InlineGroups(share)
-    encryption, unique = output.reconstruction.source.encryption, os.urandom(_UNIQUE_BYTES)
-    sealing = cipher = None
-    if encryption is not None:
+    source, sealing, cipher = output.reconstruction.source, None, None
+    if source.decrypt is not None and (encryption := source.opened.encryption) is not None:
+        unique = os.urandom(_UNIQUE_BYTES)
         sealing = FileSealing(encryption, contents.schema, unique, os.urandom)
         cipher = FileCipher.of(encryption.file_algorithm(unique), encryption.footer_key, encryption.aad_prefix)
         cipher.take_column_keys(encryption.column_keys)

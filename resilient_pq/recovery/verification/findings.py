@@ -26,6 +26,7 @@ from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.reader.row_shapes import digest, neighbours
 from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.encrypted.ciphertext import survey_ciphertext
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.verification.checksum_checks import (
     Expected,
@@ -185,8 +186,25 @@ async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Fi
     return known[file]
 
 
+async def _examine_ciphertext(source: DamagedObject) -> list[Finding]:
+    """What is wrong with the second copies and the indexes of an encrypted file: its records vouch for them."""
+    message = "a page is damaged in its place; a record, or the place of another page, has it whole"
+    stored, mended = source.stored, source.opened.mended
+    findings = [Finding(Damage.CORRUPT, message, where, where.offset, costs_rows=False) for where in mended]
+    found = await stored.drive(survey_ciphertext(stored.info.size, stored.file_id))
+    for one in found.damaged if found.file_id is not None else ():
+        if not one.is_chunk:
+            where, place = Where(offset=one.place.start), one.place
+            findings.append(Finding(Damage.CORRUPT, one.message, where, place.start, place.end, costs_rows=False))
+    return findings
+
+
 async def examine_metadata(source: DamagedObject, contents: Contents) -> AsyncGenerator[Finding, None]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
+    if source.decrypt is not None:
+        for one in await _examine_ciphertext(source):
+            yield one
+        return
     places: list[Expected] = await off_loop(contents.num_chunks, list, expected_metadata(contents))
     async with aclosing(examine_places(source, contents, places)) as findings:
         async for finding in findings:

@@ -8,19 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.chunk_salvage import RepairSource
-from resilient_pq.encryption.decrypted_store import DecryptedStore
-from resilient_pq.errors import Where
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordKind
 from resilient_pq.io.transfer.fetch import fetch
-from resilient_pq.recovery.damaged_object import DamagedObject
-from resilient_pq.recovery.encrypted.ciphertext import survey_ciphertext
 from resilient_pq.recovery.evidence.footers.contradicted_footer import correct_by_pages, find_unknown_codecs
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.records.placement import place
 from resilient_pq.recovery.evidence.records.record_scan import scan_object
 from resilient_pq.recovery.evidence.row_counts import find_uncounted
 from resilient_pq.recovery.evidence.row_group_choice import recount
-from resilient_pq.recovery.report import Damage, Finding, LostRegion
+from resilient_pq.recovery.report import Finding, LostRegion
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
 from resilient_pq.recovery.verification.page_scan import AlternateSource, PageScanner, SalvageOptions, ScannedRowGroup
@@ -64,10 +60,7 @@ async def verify_data(
     named = None if reconstruction.candidates is None else reconstruction.candidates.contents
     if named is not None and not unread:
         data = [finding async for finding in examine_row_groups(source, named, progress, seen)]
-        if source.decrypted_by is None:
-            copies = [finding async for finding in examine_metadata(source, named)]
-        else:
-            copies = await examine_ciphertext(source)
+        copies = [finding async for finding in examine_metadata(source, named)]
     # The metadata that a footer of ours leads to are examined, the magic among them.
     has_own_footer = named is not None and named.footer.record is not None
     damaged = _damaged_positions(data) | find_unknown_codecs(reconstruction)
@@ -89,23 +82,6 @@ async def verify_data(
         chunk_records_damaged_at=chunk_records_damaged_at,
         seen=seen,
     )
-
-
-async def examine_ciphertext(source: DamagedObject) -> list[Finding]:
-    """What is wrong with the second copies and the indexes of an encrypted file: its records vouch for them."""
-    while source.decrypt is None and source.beneath is not None:
-        source = source.beneath
-    stored, findings = source.stored, list[Finding]()
-    if isinstance(source.store, DecryptedStore):
-        for where in source.store.mended:
-            message = "a page is damaged in its place; a record, or the place of another page, has it whole"
-            findings.append(Finding(Damage.CORRUPT, message, where, where.offset, costs_rows=False))
-    found = await stored.drive(survey_ciphertext(stored.info.size, stored.file_id))
-    for one in found.damaged if found.file_id is not None else ():
-        if not one.is_chunk:
-            where, place = Where(offset=one.place.start), one.place
-            findings.append(Finding(Damage.CORRUPT, one.message, where, place.start, place.end, costs_rows=False))
-    return findings
 
 
 def _costs_of(data: Iterable[Finding], positions: Mapping[int, int], corrected: Collection[int]) -> Iterator[Finding]:
