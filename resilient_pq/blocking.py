@@ -11,7 +11,7 @@ import pathlib
 import re
 import threading
 import weakref
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
@@ -32,33 +32,43 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def _adapt(value: Any) -> Any:
-    """What a caller of an asynchronous name gets here."""
+def _adapt(value: Any, *, here: bool = False) -> Any:
+    """What a caller of an asynchronous name gets here; `here` is of `_done`."""
     if (adapter := _adapter(value.__class__)) is not None:
         return adapter(value)
     if inspect.isawaitable(value):
-        return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
+        return _adapt(_done(value if inspect.iscoroutine(value) else _await(value), here=here))
     if inspect.ismethod(value):
         return blocking(value)
     return value
 
 
+def _done(coroutine: Coroutine[Any, Any, Any], *, here: bool) -> Any:
+    """What a coroutine gives: where it may begin `here`, in this thread, to its end or to where it needs the loop."""
+    if here and asyncio._get_running_loop() is None:
+        from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as what it runs is)
+
+        ended, found = begun(coroutine)
+        if ended:
+            return found
+        coroutine = _await(found)
+    return _loop.run(coroutine)
+
+
 #: What begins in the thread of the caller, and ends there for small files of this machine.
 _BEGIN_HERE: Final = (("resilient_pq.one_call", "read"), ("resilient_pq.one_call", "write"))
+_BEGINS_LOCALLY: Final = ("resilient_pq.writer.creation", "create")
 
 
 def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, for callers that block; `sync.pyi` says what type checkers see."""
-    begins_here = (function.__module__, function.__name__) in _BEGIN_HERE
+    name = function.__module__, function.__name__
+    begins_here, is_create = name in _BEGIN_HERE, name == _BEGINS_LOCALLY
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
-        if begins_here and asyncio._get_running_loop() is None:
-            from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as the function is)
-
-            _, asked = begun(asked)  # which ends there for a small file of this machine
-        given = _adapt(asked)
+        given = _adapt(asked, here=begins_here or (is_create and asked.is_local))
         if isinstance(given, BlockingFile) and function is resilient_pq.open:
             given._opened_with = args, kwargs
         return given
@@ -102,6 +112,9 @@ def _keep_rows(writer: Writer | DatasetWriter, process: int) -> None:
 class Blocking:
     """A writer, a `File` or another of its like whose methods block; everything else of it is as it is there."""
 
+    #: Whether calls may begin in the thread of the caller.
+    _here = False
+
     def __init__(self, target: Writer | DatasetWriter | File | Dataset | TrevniFile) -> None:
         """Adapt `target`."""
         self._target = target
@@ -130,7 +143,7 @@ class Blocking:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """As the asynchronous object ends."""
-        _loop.run(_await(self._target.__aexit__(kind, error, traceback)))
+        _done(self._target.__aexit__(kind, error, traceback), here=self._here)
 
 
 class BlockingWriter(Blocking):
@@ -141,6 +154,7 @@ class BlockingWriter(Blocking):
     def __init__(self, target: Writer | DatasetWriter) -> None:
         """Adapt `target`, and keep its rows where nobody closes it."""
         super().__init__(target)
+        self._here = target._begins_without_loop(_loop.watch)
         weakref.finalize(self, _keep_rows, target, os.getpid()).atexit = False
         _writers.add(self)
 
@@ -152,7 +166,7 @@ class BlockingWriter(Blocking):
         from resilient_pq.writer.row_pieces import row_pieces  # noqa: PLC0415 (there, as there is a writer)
 
         for piece in row_pieces(data):
-            _loop.run(self._target.write(piece))
+            _done(self._target.write(piece), here=self._here)
 
 
 class BlockingReader(Blocking):
@@ -279,7 +293,7 @@ def _method(name: str, like: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(like)
     def call(self: Blocking, *args: Any, **kwargs: Any) -> Any:
-        return _adapt(getattr(self._target, name)(*args, **kwargs))
+        return _adapt(getattr(self._target, name)(*args, **kwargs), here=self._here)
 
     return call
 

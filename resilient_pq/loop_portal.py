@@ -8,16 +8,27 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import math
 import os
 import threading
+import weakref
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from resilient_pq.errors import UnsupportedError
 
 #: Threads of the loop, at most; they are started on demand.
 _MAX_THREADS: Final = 128
+
+
+class Timer(Protocol):
+    """Something that is to be done at a time."""
+
+    when: float  # by the clock of event loops; infinity where nothing is
+
+    def ring(self) -> None:
+        """Do it."""
 
 
 class Portal:
@@ -31,12 +42,15 @@ class Portal:
         self._inherited: asyncio.AbstractEventLoop | None = None
         self._leaving = False
         self._closing: set[asyncio.Task[Any]] = set()  # tasks need a reference
+        self._timers: weakref.WeakSet[Timer] = weakref.WeakSet()
+        self._next_ring = math.inf
 
     def begin_anew(self) -> None:
         """Begin with another loop in a forked process, where the thread of the loop is missing."""
         self._lock = threading.Lock()
         # Closing the old loop would remove its files from the poll that the parent process waits at.
         self._inherited, self._loop = self._loop, None
+        self._timers, self._next_ring = weakref.WeakSet(), math.inf
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -82,6 +96,28 @@ class Portal:
             closing.add_done_callback(self._closing.discard)
         else:
             self.run(coroutine)
+
+    def watch(self, timer: Timer) -> None:
+        """Ring a timer at its time, as long as somebody has it; the loop is asked only where it would be too late."""
+        with self._lock:
+            self._timers.add(timer)
+            asks = timer.when < self._next_ring
+            if asks:
+                self._next_ring = timer.when
+        if asks:
+            self._running().call_soon_threadsafe(self._ring_all)
+
+    def _ring_all(self) -> None:
+        """Ring the timers that are due, and come back for the next."""
+        loop = self._running()
+        with self._lock:
+            waiting = [timer for timer in self._timers if timer.when < math.inf]
+            self._next_ring = min([timer.when for timer in waiting if timer.when > loop.time()], default=math.inf)
+            if self._next_ring < math.inf:
+                loop.call_at(self._next_ring, self._ring_all)
+        for timer in waiting:
+            if timer.when <= loop.time():
+                timer.ring()
 
     def leave(self) -> None:
         """Close nothing any more: the interpreter ends, and the thread with it."""

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
     "read": (34, 159),
-    "write": (58, 342),
+    "write": (41, 255),
     "read with a filter": (57, 319),
     "recover": (87, 446),
 }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import compress, pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from resilient_pq.arrow.batch_sources import BatchSource, Rows, open_source
-from resilient_pq.arrow.buffers import BufferPart
+from resilient_pq.arrow.buffers import BufferPart, storage_dtype
 from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows, Way, ways
-from resilient_pq.arrow.physical import may_fail
+from resilient_pq.arrow.physical import SAME_FORM, may_fail
 from resilient_pq.arrow.types.arrow_schema import (
     ColumnFields,
     arrow_field_of,
@@ -22,27 +23,43 @@ from resilient_pq.arrow.types.arrow_schema import (
 from resilient_pq.arrow.types.field import Field, normalise
 from resilient_pq.arrow.types.type_matching import Fit, fit_columns
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
+from resilient_pq.format import kernels
 from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.physical_values import LeafData
-from resilient_pq.format.schema_tree import Schema
+from resilient_pq.format.schema_tree import Leaf, Node, Primitive, Schema
 
 #: About how many bytes of Arrow data one `Batch` is made of; a larger array is cut between rows, unless all of its rows
 #: are of one size.
 BATCH_BYTES: Final = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows, ready for the encoder: one column per leaf of the schema, and about what these take in memory."""
+    """Some rows, ready for the encoder: one column per leaf of the schema, and about what these take in memory.
 
-    num_rows: int
-    columns: tuple[LeafRows | ShreddedRows, ...]
-    num_bytes: int
+    `flat` are the same rows as `kernels.FlatRows`, where they can be; then columns are made when they are asked for.
+    """
+
+    def __init__(
+        self,
+        num_rows: int,
+        columns: Callable[[], tuple[LeafRows | ShreddedRows, ...]],
+        num_bytes: int,
+        flat: Any = None,
+    ) -> None:
+        """Take rows."""
+        self.num_rows, self.num_bytes, self.flat = num_rows, num_bytes, flat
+        self._columns = columns
+
+    @cached_property
+    def columns(self) -> tuple[LeafRows | ShreddedRows, ...]:
+        """The rows of each leaf."""
+        return self._columns()
 
     @classmethod
     def of(cls, columns: Sequence[LeafRows | ShreddedRows], num_rows: int) -> Batch:
         """Rows of leaves, one column per leaf of the schema."""
-        return cls(num_rows, tuple(columns), sum(leaf.num_bytes for leaf in columns))
+        made = tuple(columns)
+        return cls(num_rows, lambda: made, sum([leaf.num_bytes for leaf in made]))
 
     @property
     def leaves(self) -> tuple[LeafData, ...]:
@@ -56,6 +73,47 @@ class Batch:
         return Batch.of([rows.slice(start, end) for rows in self.columns], end - start)
 
 
+class LeafPaths:
+    """Where each leaf lies in arrays of a type.
+
+    Attributes:
+        found: The type.
+        ways: For each leaf its column there, how that fits, and the way to the leaf.
+    """
+
+    def __init__(self, found: Field, leaves: Sequence[Leaf], paths: Sequence[tuple[int, Fit, Way]]) -> None:
+        """Find out whether all are `flat`."""
+        self.found, self.ways = found, paths
+        rows = [_leaf_numbers(leaf.node, position, fit) for leaf, (position, fit, _) in zip(leaves, paths, strict=True)]
+        self._flat = np.array(rows, np.int64) if all(rows) and rows and kernels.FlatRows is not None else None
+        self._varies = any(map(_varies, leaves))
+
+    def flat_rows(self, rows: Rows, batch_bytes: int) -> Any:
+        """The rows as `kernels.FlatRows`; None where they are not flat, or are to be cut."""
+        if self._flat is None or not (rows.array or rows.apart):
+            return None
+        if rows.array is not None:
+            flat = kernels.FlatRows(rows.array, rows.array._addr(), self._flat)
+        else:
+            owners, starts = [part.owner for part in rows.columns], [part.start for part in rows.columns]
+            flat = kernels.FlatRows(owners, 0, self._flat, [owner._addr() for owner in owners], starts, rows.length)
+        return flat if flat.simple and (flat.size <= batch_bytes or not self._varies) else None
+
+
+def _leaf_numbers(node: Node, column: int, fit: Fit) -> tuple[int, ...]:
+    """The `LeafNumber`s of a column; none where it is not flat, or is stored in another way than Arrow has it."""
+    kind = fit.found.format.partition(":")[0]
+    if fit.found.dictionary is not None or not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED:
+        return ()
+    offsets = {"u": 4, "z": 4, "U": 8, "Z": 8}.get(kind, 0)
+    if kind not in SAME_FORM.get(node.physical_type, ()) and not (node.physical_type is Type.BYTE_ARRAY and offsets):
+        return ()
+    if node.physical_type is Type.FIXED_LEN_BYTE_ARRAY:
+        return ()
+    width = 0 if offsets or kind == "b" else storage_dtype(fit.found).itemsize
+    return column, node.physical_type, width, offsets, node.repetition is Repetition.OPTIONAL, kind in "cs"
+
+
 class Ingest:
     """Takes rows of one Parquet `schema` from Arrow data of any maker, and from Python values.
 
@@ -67,6 +125,7 @@ class Ingest:
         self.schema = schema
         self.field = normalise(field)
         self._stored = field
+        self._last_paths: LeafPaths | None = None
 
     @classmethod
     def from_schema(cls, schema: object) -> Ingest:
@@ -78,7 +137,11 @@ class Ingest:
             columns = tuple(arrow_field_of(node) for node in schema.root.children)
             return cls(schema, Field("", "+s", False, columns))
         field = Field.of(schema)
-        return cls(schema_from_arrow(field), field)
+        known: Ingest | None = getattr(field, "_ingest", None)
+        if known is None:
+            known = cls(schema_from_arrow(field), field)
+            object.__setattr__(field, "_ingest", known)
+        return known
 
     @classmethod
     def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:
@@ -108,13 +171,13 @@ class Ingest:
         """The normalised Arrow schema, a nanoarrow `CSchema`."""
         return self.field.to_c()
 
-    @property
+    @cached_property
     def encoded_schema(self) -> str:
         """The value to store under ``ARROW:schema``."""
         return encode_arrow_schema(self._stored)
 
-    @property
-    def metadata(self) -> dict[str, str]:
+    @cached_property
+    def metadata(self) -> Mapping[str, str]:
         """The Arrow schema's key-value metadata that is text, such as the one of pandas."""
         pairs = ((key.decode("utf-8", "replace"), value) for key, value in self.field.metadata)
         return {key: value.decode() for key, value in pairs if _is_text(value)}
@@ -131,30 +194,44 @@ class Ingest:
                 raise SchemaError("the rows are those of other leaves")
             return iter([data] if data.num_rows else [])
         source = open_source(data, self.field)
-        columns = fit_columns(self.field, self.schema.root.children, source.field)
-        paths = [(position, fit, way) for position, fit in columns for way in ways(fit)]
-        return self._batches(source, paths, batch_bytes)
+        return self._batches(source, self._paths(source.field), batch_bytes)
 
-    def _batches(self, source: BatchSource, paths: Sequence[tuple[int, Fit, Way]], batch_bytes: int) -> Iterator[Batch]:
+    def _paths(self, found: Field) -> LeafPaths:
+        """Where each leaf lies in arrays of a type, which is the same most of the time."""
+        known = self._last_paths
+        if known is None or known.found is not found:
+            columns = fit_columns(self.field, self.schema.root.children, found)
+            paths = [(position, fit, way) for position, fit in columns for way in ways(fit)]
+            known = self._last_paths = LeafPaths(found, self.schema.leaves, paths)
+        return known
+
+    def _batches(self, source: BatchSource, paths: LeafPaths, batch_bytes: int) -> Iterator[Batch]:
         first_row = 0
         for rows in source.batches:
+            if (flat := paths.flat_rows(rows, batch_bytes)) is not None:
+                yield Batch(rows.length, partial(self._whole, rows, paths, first_row), flat.num_bytes, flat)
+                first_row += rows.length
+                continue
             _refuse_null_rows(rows, first_row)
             if rows.length:
                 yield from self._batches_of(rows, paths, first_row, batch_bytes)
             first_row += rows.length
 
-    def _batches_of(
-        self, rows: Rows, paths: Sequence[tuple[int, Fit, Way]], first_row: int, batch_bytes: int
-    ) -> Iterator[Batch]:
-        whole = [
-            LeafRows(leaf, rows, position, fit, way, 0, rows.length, first_row)
-            for leaf, (position, fit, way) in zip(self.schema.leaves, paths, strict=True)
-        ]
+    def _whole(self, rows: Rows, paths: LeafPaths, first_row: int) -> tuple[LeafRows, ...]:
+        return tuple(
+            [
+                LeafRows(leaf, rows, position, fit, way, 0, rows.length, first_row)
+                for leaf, (position, fit, way) in zip(self.schema.leaves, paths.ways, strict=True)
+            ]
+        )
+
+    def _batches_of(self, rows: Rows, paths: LeafPaths, first_row: int, batch_bytes: int) -> Iterator[Batch]:
+        whole = self._whole(rows, paths, first_row)
         risky = [_may_fail(leaf.fit, rows.columns[leaf.column]) for leaf in whole]
         size = rows.num_bytes
         # Rows that all take as much and cannot fail need no cuts: a row group finds its end in them, and nothing is
         # made of them before.
-        whole_at_once = size <= batch_bytes or not (any(risky) or any(map(_varies, whole)))
+        whole_at_once = size <= batch_bytes or not (any(risky) or any(_varies(rows.leaf) for rows in whole))
         step = rows.length if whole_at_once else max(1, rows.length * batch_bytes // size)
         if step == rows.length:
             known = (
@@ -171,9 +248,9 @@ class Ingest:
             yield Batch.of([leaf.slice(start, end) for leaf in whole], end - start)
 
 
-def _varies(rows: LeafRows) -> bool:
+def _varies(leaf: Leaf) -> bool:
     """Whether the bytes that one row takes differ from those of another."""
-    return bool(rows.leaf.max_repetition_level) or rows.leaf.node.physical_type is Type.BYTE_ARRAY
+    return bool(leaf.max_repetition_level) or leaf.node.physical_type is Type.BYTE_ARRAY
 
 
 def _check_writable(schema: Schema) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import nanoarrow
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from resilient_pq.arrow.buffers import DTYPES, BufferPart, Valid, make_array, num_bytes
 from resilient_pq.arrow.handed_over import take_arrays, taking
 from resilient_pq.arrow.python_values import array_of, member
-from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.field import Field, shared
 from resilient_pq.errors import SchemaError, Where
 
 #: Arrow's formats of NumPy's types.
@@ -21,23 +22,43 @@ _FORMATS = {DTYPES[kind]: kind for kind in ("c", "C", "s", "S", "i", "I", "l", "
 _UNIT_LETTERS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 
 
-@dataclass(frozen=True, slots=True)
 class Rows:
     """Some rows, column by column, and which of them are not null as a whole.
 
     Columns stay in the arrays that they came in: nanoarrow's own slices and parents of arrays are copies of what
-    is in them, and those of views write beyond their memory.
+    is in them, and those of views write beyond their memory. `array` is the nanoarrow `CArray` of structs that has all
+    of them, where there is one; with `apart` each is one of its own.
     """
 
-    length: int
-    columns: tuple[BufferPart, ...]
-    valid: Valid | None = None
+    def __init__(self, length: int, columns: tuple[BufferPart, ...], *, apart: bool = False) -> None:
+        """Take columns."""
+        self.length = length
+        self.apart = apart
+        self.array: Any = None
+        self._field: Field | None = None
+        self.__dict__["columns"] = columns
 
     @classmethod
     def of(cls, array: Any, field: Field) -> Rows:
-        """The rows of a nanoarrow `CArray` of structs."""
-        part = BufferPart.of(array, field)
-        return cls(part.length, tuple(map(part.child, range(len(field.children)))), part.valid())
+        """The rows of a nanoarrow `CArray` of structs; they are looked at when they are asked for."""
+        rows = cls(array.length, ())
+        rows.array, rows._field = array, field
+        del rows.__dict__["columns"]
+        return rows
+
+    @cached_property
+    def _whole(self) -> BufferPart:
+        return BufferPart.of(self.array, self._field)
+
+    @cached_property
+    def columns(self) -> tuple[BufferPart, ...]:
+        """The slots of each column."""
+        return tuple(map(self._whole.child, range(len(self._whole.field.children))))
+
+    @property
+    def valid(self) -> Valid | None:
+        """Which of them are not null as a whole; None where all are."""
+        return None if self._field is None else self._whole.valid()
 
     @property
     def num_bytes(self) -> int:
@@ -45,9 +66,8 @@ class Rows:
         return sum(map(num_bytes, self.columns))
 
     def slice(self, start: int, length: int) -> Rows:
-        """`length` rows from `start` on."""
-        valid = None if self.valid is None else self.valid[start : start + length]
-        return Rows(length, tuple(column.slice(start, length) for column in self.columns), valid)
+        """`length` rows from `start` on, none of which is null as a whole."""
+        return Rows(length, tuple(column.slice(start, length) for column in self.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +132,10 @@ def _from_records(records: Sequence[Mapping[str, Any]], expected: Field | None) 
         _check_keys(records, [child.name for child in expected.children])
         columns = {child.name: child for child in expected.children}
         pairs = [array_of(name, [member(each, child) for each in records], child) for name, child in columns.items()]
-    root = Field("", "+s", False, tuple(field for field, _ in pairs))
-    return BatchSource(root, iter((Rows(len(records), tuple(BufferPart.of(array, field) for field, array in pairs)),)))
+    root = shared(Field("", "+s", False, tuple(field for field, _ in pairs)))
+    return BatchSource(
+        root, iter((Rows(len(records), tuple(BufferPart.of(array, field) for field, array in pairs), apart=True),))
+    )
 
 
 def _column_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -138,7 +160,7 @@ def _check_keys(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> N
 def _from_columns(columns: Mapping[str, Any], expected: Field | None) -> BatchSource:
     known = {child.name: child for child in expected.children} if expected is not None else {}
     chunked = {str(name): _column(str(name), values, known.get(name)) for name, values in columns.items()}
-    root = Field("", "+s", False, tuple(replace(field, name=name) for name, (field, _) in chunked.items()))
+    root = shared(Field("", "+s", False, tuple(replace(field, name=name) for name, (field, _) in chunked.items())))
     return BatchSource(root, _aligned(root, [chunks for _, chunks in chunked.values()]))
 
 
@@ -185,7 +207,7 @@ def _cut(columns: Sequence[Sequence[BufferPart]], ends: Sequence[Sequence[int]])
             chunk = chunks[at[position]]
             first = row - (column_ends[at[position]] - chunk.length)
             children.append(chunk.slice(first, cut - row))
-        yield Rows(cut - row, tuple(children))
+        yield Rows(cut - row, tuple(children), apart=True)
         row = cut
 
 

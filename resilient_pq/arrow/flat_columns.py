@@ -15,12 +15,13 @@ from nanoarrow.c_array import CArray
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.assemble import Branch
+from resilient_pq.arrow.physical import SAME_FORM
 from resilient_pq.arrow.types.field import Field, shared_c
 from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
-from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.kernels.page_columns import ChunkField, ChunkNumber
 from resilient_pq.format.physical_values import fixed_width
 from resilient_pq.format.schema_tree import Node, Primitive
@@ -30,16 +31,6 @@ if TYPE_CHECKING:
 
 #: No CRC32 is as large.
 _NONE: Final = 1 << 32
-#: The formats, or their kinds, whose values lie in memory as those of a physical type do.
-_SAME: Final = {
-    Type.BOOLEAN: ("b",),
-    Type.INT32: ("i", "I", "c", "C", "s", "S", "tdD", "ttm"),
-    Type.INT64: ("l", "L", "tsm", "tsu", "tsn", "ttu", "ttn", "tDs", "tDm", "tDu", "tDn"),
-    Type.FLOAT: ("f",),
-    Type.DOUBLE: ("g",),
-    Type.BYTE_ARRAY: ("u", "z"),
-    Type.FIXED_LEN_BYTE_ARRAY: ("w", "e"),
-}
 _NARROW: Final = {"c": 1, "C": 1, "s": 2, "S": 2}
 
 
@@ -79,7 +70,7 @@ def _described(node: Node, field: Field) -> tuple[int, ...] | None:
     if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED or field.dictionary is not None:
         return None
     kind, width = field.format.partition(":")[0], fixed_width(node)
-    if kind not in _SAME.get(node.physical_type, ()) or width == 0 or (kind == "w" and field.width != width):
+    if kind not in SAME_FORM.get(node.physical_type, ()) or width == 0 or (kind == "w" and field.width != width):
         return None
     optional = node.repetition is Repetition.OPTIONAL
     return node.physical_type, width or 0, optional, 0, 0, 0, 0, _NONE, kind == "u", _NARROW.get(kind, 0)

@@ -27,6 +27,16 @@ Positions: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]
 
 _MILLISECONDS_PER_DAY: Final = 86_400_000
 _LARGEST_VALUE: Final = 2**31 - 1
+#: The formats, or their kinds, whose values lie in memory as those of a physical type do.
+SAME_FORM: Final = {
+    Type.BOOLEAN: ("b",),
+    Type.INT32: ("i", "I", "c", "C", "s", "S", "tdD", "ttm"),
+    Type.INT64: ("l", "L", "tsm", "tsu", "tsn", "ttu", "ttn", "tDs", "tDm", "tDu", "tDn"),
+    Type.FLOAT: ("f",),
+    Type.DOUBLE: ("g",),
+    Type.BYTE_ARRAY: ("u", "z"),
+    Type.FIXED_LEN_BYTE_ARRAY: ("w", "e"),
+}
 #: Entries of a dictionary that are kept however few rows refer to it.
 _MANY_ENTRIES: Final = 65_536
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from resilient_pq.errors import OptionError, SchemaError
-from resilient_pq.format.crypto.file_cipher import AES_GCM, FileAlgorithm
-from resilient_pq.format.crypto.modules import MAX_ORDINAL, KeyCipher, aes_gcm, checked_key
-from resilient_pq.format.file_metadata import EncryptionWithColumnKey
-from resilient_pq.format.schema_tree import Leaf, Schema
+
+if TYPE_CHECKING:
+    from resilient_pq.format.schema_tree import Leaf, Schema
+
+#: Ordinals of columns have 2 bytes (Encryption.md, section 4.4.2).
+_MAX_COLUMNS: Final = 0x7FFF
 
 Algorithm = Literal["AES_GCM_V1", "AES_GCM_CTR_V1"]
 
@@ -45,7 +47,7 @@ class Encryption:
     column_keys: Mapping[str, bytes] = field(default_factory=dict)
     plaintext_columns: Sequence[str] = ()
     plaintext_footer: bool = False
-    algorithm: Algorithm = AES_GCM
+    algorithm: Algorithm = "AES_GCM_V1"
     aad_prefix: bytes | None = None
     store_aad_prefix: bool = True
     footer_key_metadata: bytes | None = None
@@ -53,6 +55,8 @@ class Encryption:
 
     def __post_init__(self) -> None:
         """Refuse what can never work; an error shows nothing of a key."""
+        from resilient_pq.format.crypto.modules import aes_gcm, checked_key  # noqa: PLC0415 (few files are encrypted)
+
         for name, key in {"footer_key": self.footer_key, **self.column_keys}.items():
             try:
                 checked_key(key)
@@ -79,45 +83,19 @@ class Encryption:
         footer = "plaintext" if self.plaintext_footer else "encrypted"
         return f"Encryption({self.algorithm}, {footer} footer, {len(self.column_keys)} column keys)"
 
-    def file_algorithm(self, file_unique: bytes) -> FileAlgorithm:
-        """What the footer of a file says, which has these bytes alone in its AAD."""
-        stored = self.aad_prefix if self.store_aad_prefix else None
-        return FileAlgorithm(
-            tagged_pages=self.algorithm == AES_GCM,
-            file_unique=file_unique,
-            prefix=stored or None,
-            prefix_is_supplied=not self.store_aad_prefix,
-        )
-
     def check_names(self, schema: Schema) -> None:
         """Refuse names of columns that are not there.
 
         Raises:
             SchemaError: There is no such column, or there are too many of them.
         """
-        if len(schema.leaves) > MAX_ORDINAL:
-            raise SchemaError(f"an encrypted file has at most {MAX_ORDINAL:,} columns, not {len(schema.leaves):,}")
+        if len(schema.leaves) > _MAX_COLUMNS:
+            raise SchemaError(f"an encrypted file has at most {_MAX_COLUMNS:,} columns, not {len(schema.leaves):,}")
         for name in (*self.column_keys, *self.plaintext_columns):
             if not any(name in _names(leaf) for leaf in schema.leaves):
                 raise SchemaError(f"encryption: there is no column {name!r}")
 
-    def column_ciphers(self, schema: Schema, footer: KeyCipher) -> list[KeyCipher | None]:
-        """What encrypts each leaf column; None for those that are not encrypted."""
-        self.check_names(schema)
-        ciphers: dict[str | None, KeyCipher | None] = {
-            name: KeyCipher(key, tagged_pages=self.algorithm == AES_GCM) for name, key in self.column_keys.items()
-        }
-        ciphers |= dict.fromkeys(self.plaintext_columns)
-        return [ciphers.get(self._name_of(leaf), footer) for leaf in schema.leaves]
-
-    def own_key(self, leaf: Leaf) -> EncryptionWithColumnKey | None:
-        """What a footer says of the key that a column has of its own; None where it has none."""
-        name = self._name_of(leaf)
-        if name is None or name not in self.column_keys:
-            return None
-        return EncryptionWithColumnKey([*leaf.path], self.column_key_metadata.get(name, name.encode()))
-
-    def _name_of(self, leaf: Leaf) -> str | None:
+    def name_of(self, leaf: Leaf) -> str | None:
         """The name that stands for a column: its own, or the longest of those that it lies in."""
         return next((name for name in _names(leaf) if name in self.column_keys or name in self.plaintext_columns), None)
 

@@ -51,9 +51,10 @@ def resolve(
 class Opening(Generic[Opened_co]):
     """What `open`, `create` and their like give: ``async with`` or ``await`` it to have the file or the writer."""
 
-    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened_co]]) -> None:
-        """Keep what opens it until it is asked for."""
+    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened_co]], *, is_local: bool = False) -> None:
+        """Keep what opens it until it is asked for; of a local file that needs no event loop."""
         self._opening = opening
+        self.is_local = is_local
         self._opened: Opened_co | None = None
 
     if not TYPE_CHECKING:  # for type checkers there are no such names

@@ -18,7 +18,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
-from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.io.resolve import Opening, is_local, reach
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_writer import Resumed, Writer
 from resilient_pq.writer.option_keywords import CreateKeywords, known_options, takes_options
@@ -131,7 +131,7 @@ def writer_of(
             file_id=file_id,
         )
 
-    return Opening(opening)
+    return Opening(opening, is_local=is_local(url))
 
 
 def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:

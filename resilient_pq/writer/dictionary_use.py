@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
@@ -70,34 +70,59 @@ class DictionaryUse:
         if self._choice.use is None:
             self._coming = rows.slice(0, min(num_rows, _MOST_EXPECTED))
 
+    def known(self, number: int) -> bool | None:
+        """Whether a chunk has a dictionary; None where it is the first that says so. It waits for those before."""
+        choice = self._choice
+        with choice.changed:
+            choice.changed.wait_for(lambda: choice.use is not None or self._num_ended >= number)
+        return choice.use
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether rows that come after the first chunk decide."""
+        return self._coming is not None
+
+    def settled_by(self, chunk: Any) -> bool:
+        """Choose by a `FlatChunk` that has values; whether the chunk is as was chosen, and there is one."""
+        if chunk is None or chunk.num_values == chunk.null_count:
+            return chunk is not None
+        return self.settle(chunk.dictionary_header is not None)
+
+    def settle(self, found: bool) -> bool:
+        """Choose, where nobody has meanwhile; whether that is what was chosen."""
+        choice = self._choice
+        with choice.changed:
+            if choice.use is None:
+                choice.use = found
+                choice.changed.notify_all()
+        return choice.use == found
+
     @contextmanager
     def turn(self, number: int) -> Iterator[Choose]:
         """What chooses the encoding of a chunk; chunks are numbered from 0, and begun in this order in any threads."""
         try:
             yield partial(self._choose, number)
         finally:
-            with self._choice.changed:
-                self._num_ended = max(self._num_ended, number + 1)
-                self._choice.changed.notify_all()
+            self.end(number)
+
+    def end(self, number: int) -> None:
+        """A chunk has its encoding, or none of it will ever be written."""
+        with self._choice.changed:
+            self._num_ended = max(self._num_ended, number + 1)
+            self._choice.changed.notify_all()
 
     def _choose(self, number: int, leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
-        choice = self._choice
-        with choice.changed:
-            choice.changed.wait_for(lambda: choice.use is not None or self._num_ended >= number)
-        if choice.use is None:
+        if (use := self.known(number)) is None:
             coming, self._coming = self._coming, None
             sample = data if coming is None else coming.shredded()
             chosen = choose_first(leaf, sample, options)
             if not len(sample.values):
                 return choose(leaf, data, options)
             found = chosen.dictionary is not None
-            with choice.changed:
-                if choice.use is None:
-                    choice.use = found
-                    choice.changed.notify_all()
-            if choice.use == found and sample is data:
+            if self.settle(found) and sample is data:
                 return chosen  # else another file was first
-        return choose(leaf, data, replace(options, dictionary=choice.use))
+            use = self._choice.use
+        return choose(leaf, data, replace(options, dictionary=use))
 
 
 def has_dictionary(chunk: ColumnMetaData) -> bool | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.errors import EncodingError, SchemaError, Where, located
@@ -19,6 +19,7 @@ from resilient_pq.format.pages import chunk_encoder
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choose, choose
+from resilient_pq.format.pages.flat_chunk import FIRST, KEPT, MOST_ROWS, NONE, flat_writer
 from resilient_pq.format.pages.open_chunk import OpenChunk
 from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 from resilient_pq.format.schema_tree import Leaf
@@ -37,6 +38,18 @@ encode_chunk: Final = partial(chunk_encoder.encode_chunk, flat=True)
 
 #: Rows wait where they are when they are at least this part of a row group: one eighth.
 _LARGE: Final = 8
+#: Bytes in memory of the chunks that are made in one compiled step, about.
+_TOGETHER: Final = 1 << 18
+
+
+class FlatRows(NamedTuple):
+    """Few rows of one batch, which are a row group: its number in the file, and among those that are written now."""
+
+    batch: Batch
+    start: int
+    num_rows: int
+    ordinal: int
+    number: int
 
 
 @dataclass(slots=True)
@@ -79,7 +92,11 @@ class FileEncoder:
         ]
         order = options.write.sorting_columns
         self._sorting = [] if order is None else sorting_columns(schema, order)
-        self._open = [OpenChunk(leaf) for leaf in schema.leaves]
+        self._flat = (
+            None if self._sorting or layout.sealing is not None else flat_writer(schema.leaves, self._chunk_options)
+        )
+        self._whole: tuple[Batch, int, int] | None = None  # the open row group, while that is rows of one batch
+        self._open: list[OpenChunk] = []
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
         self._num_stored = self._num_closed = len(layout.row_groups)
@@ -97,22 +114,37 @@ class FileEncoder:
             max_bytes=self._options.row_group_bytes,
         )
         if count:
-            if not self.num_rows_taken and count < rest:
+            if not self.num_rows_taken and count < rest and any(self._dictionaries):
                 for use, rows in zip(self._dictionaries, batch.columns, strict=True):
                     if use is not None:
                         use.expect(rows, batch.num_rows)
             num_bytes = batch.num_bytes * count // batch.num_rows
+            is_first = not self._open_rows
             self._open_rows += count
             self._open_bytes += num_bytes
             self.num_rows_taken += count
-            share, large = self._share_filled(), num_bytes * _LARGE >= self._options.row_group_bytes
-            try:
-                for chunk, rows in zip(self._open, batch.columns, strict=True):
-                    chunk.add(rows.slice(start, start + count), share, large=large)
-            except SchemaError as error:
-                raise _changed(error, self._num_closed) from error
+            if is_first and batch.flat is not None and self._flat is not None:
+                self._whole = batch, start, count
+            else:
+                self._gather_whole()
+                self._gather(batch, start, count, num_bytes)
         self._no_more_fit = count < rest
         return count
+
+    def _gather_whole(self) -> None:
+        """Put the rows of one batch into chunks: others follow, or they are too many to be written as they are."""
+        if self._whole is not None:
+            (batch, start, count), self._whole = self._whole, None
+            self._gather(batch, start, count, batch.num_bytes * count // batch.num_rows)
+
+    def _gather(self, batch: Batch, start: int, count: int, num_bytes: int) -> None:
+        self._open = self._open or [OpenChunk(leaf) for leaf in self.layout.schema.leaves]
+        share, large = self._share_filled(), num_bytes * _LARGE >= self._options.row_group_bytes
+        try:
+            for chunk, rows in zip(self._open, batch.columns, strict=True):
+                chunk.add(rows.slice(start, start + count), share, large=large)
+        except SchemaError as error:
+            raise _changed(error, self._num_closed) from error
 
     def _share_filled(self) -> float:
         """Which part of the open row group is full, by the limit that it will reach first."""
@@ -176,6 +208,64 @@ class FileEncoder:
 
     def close_row_group(self) -> ClosedRowGroup:
         """Close the open row group; rows may be taken into the next one before this one is laid out."""
+        closed = self._flat_row_group() or self._row_group()
+        self._num_closed += 1
+        self._open, self._whole = [], None
+        self._open_rows = self._open_bytes = 0
+        self._no_more_fit = False
+        return closed
+
+    def _flat_row_group(self) -> ClosedRowGroup | None:
+        """The open row group, where few rows of one batch are all of it."""
+        if self._whole is None or self._open_rows > MOST_ROWS:
+            return None
+        (batch, start, count), count_leaves = self._whole, len(self.layout.schema.leaves)
+        size = self._open_bytes // count_leaves
+        together = max(_TOGETHER // (size + 1), 1)
+        rows = FlatRows(batch, start, count, self._num_closed, self._num_closed - self._num_stored)
+        return ClosedRowGroup(
+            ordinal=self._num_closed,
+            num_rows=count,
+            num_chunks=count_leaves,
+            calls=deque(
+                (partial(self._encode_flat, rows, first, min(first + together, count_leaves)), size * together)
+                for first in range(0, count_leaves, together)
+            ),
+            max_threads=WRITING.threads_worth((), [(size, options.codec) for options in self._chunk_options]),
+            in_order=True,
+        )
+
+    def _encode_flat(self, rows: FlatRows, first: int, last: int, side_by_side: SideBySide) -> list[EncodedChunk]:
+        """Some chunks of a row group, in one compiled step but for those that are uncommon."""
+        uses = [(at, use) for at, use in enumerate(self._dictionaries[first:last], first) if use is not None]
+        choices, declined = bytearray(len(self._dictionaries)), set()
+        for at, use in uses:
+            known = use.known(rows.number)
+            choices[at] = FIRST if known is None else KEPT if known else NONE
+            if known is None and use.looks_ahead:
+                declined.add(at)
+        writer: Any = self._flat
+        made = writer.chunks(rows.batch.flat, rows.start, rows.num_rows, first, last, bytes(choices))
+        for at, use in uses:
+            if choices[at] == FIRST and at not in declined and not use.settled_by(made[at - first]):
+                declined.add(at)
+        declined |= {at for at, chunk in enumerate(made, first) if chunk is None}
+        for at in declined:
+            made[at - first] = self._encode_declined(rows, at, side_by_side)
+        for _, use in uses:
+            use.end(rows.number)
+        found: list[EncodedChunk] = made
+        return found
+
+    def _encode_declined(self, rows: FlatRows, at: int, side_by_side: SideBySide) -> EncodedChunk:
+        leaf = self.layout.schema.leaves[at]
+        chunk = OpenChunk(leaf)
+        chunk.add(rows.batch.columns[at].slice(rows.start, rows.start + rows.num_rows), 1.0)
+        pieces = [(leaf, chunk, self._chunk_options[at], self._dictionaries[at])]
+        return _encode(pieces, None, rows.ordinal, rows.number, rows.num_rows, side_by_side)[0]
+
+    def _row_group(self) -> ClosedRowGroup:
+        self._gather_whole()
         leaves, rows = self.layout.schema.leaves, self._open
         in_order = True
         if self._sorting:
@@ -187,7 +277,7 @@ class FileEncoder:
         codecs = (options.codec for options in self._chunk_options)
         chunks = list(zip(leaves, rows, self._chunk_options, self._dictionaries, strict=True))
         number = self._num_closed - self._num_stored
-        closed = ClosedRowGroup(
+        return ClosedRowGroup(
             ordinal=self._num_closed,
             num_rows=self._open_rows,
             num_chunks=len(leaves),
@@ -208,11 +298,6 @@ class FileEncoder:
             max_threads=WRITING.threads_worth(zip(sizes, codecs, strict=True)),
             in_order=in_order,
         )
-        self._num_closed += 1
-        self._open = [OpenChunk(leaf) for leaf in leaves]
-        self._open_rows = self._open_bytes = 0
-        self._no_more_fit = False
-        return closed
 
     def end_row_group(self, closed: ClosedRowGroup) -> Buffers:
         """Complete a row group of which all chunks have been laid out: gives what stands behind them."""

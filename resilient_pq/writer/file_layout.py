@@ -181,9 +181,7 @@ class FileLayout:
         """
         chunks, self._chunks = self._chunks, []
         sealing, number = self.sealing, len(self.row_groups)
-        filters = [chunk.bloom_filter for chunk in chunks if chunk.bloom_filter is not None]
-        vouching = self._vouching(filters)
-        described = self._described(chunks)
+        described, filters = self._described(chunks)
         row_group = RowGroup(
             columns=[],
             total_byte_size=sum([chunk.uncompressed_size for chunk in chunks]),
@@ -214,11 +212,16 @@ class FileLayout:
             tuple([chunk.offset_index() for chunk in described]),
         )
         self._append(WrittenRowGroup(with_columns(row_group, columns), *indexes, num_rows, self.offset))
-        return [*vouching, *filters, record]
+        return [*filters, record]
 
-    def _described(self, chunks: Sequence[Any]) -> list[Any]:
-        """What records and footers say of chunks, when their bloom filters have been placed."""
+    def _described(self, chunks: Sequence[Any]) -> tuple[list[Any], Buffers]:
+        """What records and footers say of chunks, and their bloom filters, which stand next."""
         described: list[Described | DescribedFlat | DescribedSealed] = []
+        filters: list[bytes] = []
+        for chunk in chunks:
+            if chunk.bloom_filter is not None:
+                filters.append(chunk.bloom_filter)
+        buffers = filters if self.sealing is None else [*self._vouching(filters), *filters]
         for column, chunk in enumerate(chunks):
             if self.sealing is not None:
                 described.append(self.sealing.described(chunk, self.offset, len(self.row_groups), column))
@@ -226,14 +229,12 @@ class FileLayout:
                 is_flat = not isinstance(chunk, EncodedChunk)
                 described.append(DescribedFlat(chunk) if is_flat else Described(chunk, self.offset))
             self.offset += len(chunk.bloom_filter or b"")
-        return described
+        return described, buffers
 
     def _vouching(self, buffers: Sequence[bytes]) -> Buffers:
-        """In an encrypted file, a record that says in the clear what the bytes have to be that follow it."""
-        if self.sealing is None or not buffers:
-            return []
+        """A record that says in the clear what the bytes have to be that follow it."""
         payload = BytesBehind(sum(map(len, buffers)), crc32(b"".join(buffers))).pack()
-        return [self._record(RecordKind.SPAN, payload)]
+        return [self._record(RecordKind.SPAN, payload)] if buffers else []
 
     def _append(self, row_group: WrittenRowGroup) -> None:
         self.row_groups.append(row_group)
@@ -280,7 +281,7 @@ class FileLayout:
     def _tail(self, state: str, extra: Mapping[str, str], least_gap: int = 0) -> Buffers:
         column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
         offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
-        vouching = self._vouching([*column_indexes, *offset_indexes])
+        vouching = [] if self.sealing is None else self._vouching([*column_indexes, *offset_indexes])
         column_index_at = self.offset
         self.offset += sum(map(len, column_indexes))
         offset_index_at = self.offset

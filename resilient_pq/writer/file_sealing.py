@@ -11,6 +11,7 @@ from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.keys import FOOTER
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.annotations import Empty
+from resilient_pq.format.crypto.file_cipher import AES_GCM, FileAlgorithm
 from resilient_pq.format.crypto.modules import (
     GCM_OVERHEAD,
     NONCE_SIZE,
@@ -137,13 +138,23 @@ class FileSealing:
         self.shows_counts = self._in_clear = encryption.plaintext_footer
         self.magic = footer.MAGIC if self._in_clear else footer.ENCRYPTED_MAGIC
         self._random_bytes = random_bytes
-        self._algorithm = encryption.file_algorithm(file_unique)
-        self._file_aad = self._algorithm.file_aad(encryption.aad_prefix) or b""
-        self._footer = KeyCipher(encryption.footer_key, tagged_pages=self._algorithm.tagged_pages)
+        tagged, prefix = encryption.algorithm == AES_GCM, encryption.aad_prefix
+        stored = prefix if encryption.store_aad_prefix else None
+        self._algorithm = FileAlgorithm(tagged, file_unique, stored or None, not encryption.store_aad_prefix)
+        self._file_aad = (prefix or b"") + file_unique
+        self._footer = KeyCipher(encryption.footer_key, tagged_pages=tagged)
         named = encryption.footer_key_metadata
         self._footer_key_metadata = FOOTER.encode() if named is None else named
-        self._own_keys = [encryption.own_key(leaf) for leaf in schema.leaves]
-        self._ciphers = encryption.column_ciphers(schema, self._footer)
+        encryption.check_names(schema)
+        names = [encryption.name_of(leaf) for leaf in schema.leaves]
+        ciphers = {name: KeyCipher(key, tagged_pages=tagged) for name, key in encryption.column_keys.items()}
+        plain = dict.fromkeys(encryption.plaintext_columns)
+        self._ciphers = [{**ciphers, **plain}.get(name or "", self._footer) for name in names]
+        said = {name: name.encode() for name in ciphers} | dict(encryption.column_key_metadata)
+        self._own_keys = [
+            EncryptionWithColumnKey([*leaf.path], said[name]) if name in said else None
+            for leaf, name in zip(schema.leaves, names, strict=True)
+        ]
 
     def _sealer(self, row_group: int, column: int) -> ChunkSealer | None:
         cipher = self._ciphers[column]

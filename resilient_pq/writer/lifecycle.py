@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -26,6 +28,62 @@ from resilient_pq.io import WriteStore
 from resilient_pq.io.cancellation import finish_first
 from resilient_pq.io.shared_clients import clients_needed
 from resilient_pq.writer.row_pieces import gives_pieces, row_pieces_async
+
+
+class CallLock:
+    """A lock that tasks wait for in their order, and that blocks a thread without an event loop."""
+
+    def __init__(self) -> None:
+        """Begin unlocked."""
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = deque()
+
+    async def acquire(self) -> bool:
+        """Take the lock."""
+        if not self._waiting and self._lock.acquire(blocking=False):
+            return True
+        if (loop := asyncio._get_running_loop()) is None:
+            return self._lock.acquire()
+        woken = asyncio.Event()
+        place = loop, woken
+        self._waiting.append(place)
+        try:
+            while self._waiting[0] is not place or not self._lock.acquire(blocking=False):
+                await woken.wait()
+                woken.clear()
+        finally:
+            self._waiting.remove(place)
+            self._wake()
+        return True
+
+    def release(self) -> None:
+        """Let the lock go."""
+        self._lock.release()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have the first task that waits look again."""
+        while self._waiting and self._waiting[0][0].is_closed():
+            self._waiting.popleft()
+        if self._waiting:
+            loop, woken = self._waiting[0]
+            loop.call_soon_threadsafe(woken.set)
+
+    async def acquire_within(self, seconds: float) -> bool:
+        """Wait for the lock for so long; whether it was to be had."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.acquire()
+        except TimeoutError:
+            return False
+
+    __aenter__ = acquire
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let it go."""
+        self.release()
 
 
 class WriterLifecycle(ABC):
@@ -45,7 +103,7 @@ class WriterLifecycle(ABC):
         self.url = url
         self._store = store
         self._owns_store = owns_store
-        self._lock = asyncio.Lock()
+        self._lock = CallLock()
         self._closed = False
         self._process = os.getpid()
         self._failure: BaseException | None = None
@@ -80,6 +138,11 @@ class WriterLifecycle(ABC):
             await self.__aexit__(WriterStateError, WriterStateError("the writer was not closed"), None)
         text = f"{self._CALLED} of {self.url} was not closed: its rows are kept, and nothing was published"
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+    def _begins_without_loop(self, watch: Callable[[Any], None]) -> bool:
+        """Whether calls may be begun in a thread without an event loop; `watch` rings the timer of one that is."""
+        del watch
+        return False
 
     @property
     def closed(self) -> bool:

@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.errors import OptionError
@@ -40,10 +40,17 @@ def option(default: T, check: Check | None = None, help: OptionHelp | None = Non
 
 def check_options(options: DataclassInstance) -> None:
     """Refuse values that an option cannot have."""
-    for each in fields(options):
-        check, value = each.metadata.get(_CHECK), getattr(options, each.name)
-        if check is not None and not (value is None and "None" in str(each.type)):
-            check(each.name, value)
+    for name, check, may_be_none in _checks(type(options)):
+        value = getattr(options, name)
+        if not (value is None and may_be_none):
+            check(name, value)
+
+
+@cache
+def _checks(options: type[DataclassInstance]) -> list[tuple[str, Check, bool]]:
+    """The checks of the options that have one, and whether None passes."""
+    found = ((each.name, each.metadata.get(_CHECK), "None" in str(each.type)) for each in fields(options))
+    return [(name, check, may_be_none) for name, check, may_be_none in found if check is not None]
 
 
 def shown_options(options: type[DataclassInstance]) -> dict[str, OptionHelp]:
@@ -83,7 +90,7 @@ def parity_share(_: str, value: Any) -> None:
         )
 
 
-def encryption_options(name: str, value: object) -> None:
+def encryption_keys(name: str, value: object) -> None:
     """How a file is encrypted; an error does not show what was given, as that may be a key."""
     from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
 

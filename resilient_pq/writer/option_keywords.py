@@ -102,8 +102,13 @@ def _texts() -> dict[str, str]:
     return {found[1]: found[0] for found in _ARGUMENT.finditer(text)}
 
 
+@cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
 def known_options(function: Callable[..., Any], given: K) -> K:
     """The keywords that a function was given, where its signature has all of them."""
-    for name in given.keys() - inspect.signature(function).parameters.keys():
+    for name in given.keys() - _parameters(function):
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
     return given

@@ -71,6 +71,11 @@ class UnstoredDeadline(WriterLifecycle):
         self._late = False  # whether rows are too old, which was told
         self._checkpoint_time = self._commit_time = 0.0
 
+    def _begins_without_loop(self, watch: Callable[[WriterTimer], None]) -> bool:
+        """As of every writer: those of sinks that need none."""
+        self._alarm.watch = watch
+        return not self._sink.needs_loop
+
     def _begin(self, encoder: FileEncoder) -> None:
         """Begin with the bytes that an encoder has laid out."""
         self._encoder = encoder
@@ -84,6 +89,7 @@ class UnstoredDeadline(WriterLifecycle):
         """Have work done in one hop to a thread, where it is about few bytes and needs no event loop before its end."""
         needs_loop = self._sink.needs_loop if self._pipeline is None else self._pipeline.needs_loop
         if needs_loop or num_bytes is None or num_bytes >= ONE_HOP_BYTES:
+            await in_loop()
             return await work
         try:
             return await in_one_hop(work)
@@ -170,7 +176,7 @@ class UnstoredDeadline(WriterLifecycle):
                         return await self._keep_bound()
                     finally:
                         rows.resume()
-                if await acquired(self._lock, _LOOK_AGAIN):
+                if await self._lock.acquire_within(_LOOK_AGAIN):
                     try:
                         return await self._keep_bound()
                     finally:
@@ -282,6 +288,7 @@ class WriterTimer:
             call: A method, which is not called where its object is gone, or while it is still at work.
         """
         self.when = math.inf
+        self.watch: Callable[[WriterTimer], None] | None = None  # sees to it where no event loop runs
         self._call = weakref.WeakMethod(call)
         self._handle: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -290,16 +297,21 @@ class WriterTimer:
         """Call then instead; None not to call."""
         self.when = math.inf if when is None else when
         if (loop := asyncio._get_running_loop()) is None:
-            return  # until `rewind`, if the writer goes on at all
+            return  # until `rewind`, or until whoever drives the writer from outside says so
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = None if when is None else loop.call_at(when, self._ring)
+        self._handle = None if when is None else loop.call_at(when, self.ring)
 
     def rewind(self) -> None:
         """Call when it was set to, after it was set without an event loop."""
         self.set(None if self.when == math.inf else self.when)
+        if self.watch is not None and self.when != math.inf:
+            self.watch(self)
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Call now, in the event loop."""
+        if self._handle is not None:
+            self._handle.cancel()
         self._handle, self.when = None, math.inf
         call = self._call()
         if call is not None and (self._task is None or self._task.done()):
@@ -313,15 +325,6 @@ class WriterTimer:
             await in_loop()
             task.cancel()
             await asyncio.wait([task])
-
-
-async def acquired(lock: asyncio.Lock, seconds: float) -> bool:
-    """Wait for a lock for so long; whether it was to be had."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await lock.acquire()
-    except TimeoutError:
-        return False
 
 
 #: Before anything was measured, a store is taken to need this part of the bound for what waits: one fifteenth.

@@ -25,7 +25,7 @@ from resilient_pq.writer.option_checks import (
     OptionHelp,
     check_key_values,
     check_options,
-    encryption_options,
+    encryption_keys,
     file_path,
     of_column,
     one_of,
@@ -198,7 +198,7 @@ class EncoderOptions:
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
-    encryption: Encryption | None = option(None, encryption_options)  # noqa: RUF009  # its default is None
+    encryption: Encryption | None = option(None, encryption_keys)  # noqa: RUF009  # its default is None
     parity: float | str | None = option(
         None,
         parity_share,

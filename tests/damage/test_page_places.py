@@ -112,6 +112,26 @@ async def test_a_page_in_another_place_is_lost(codec: str, indexes: bool, count:
     assert tried >= count // 2 and (indexes or kept)
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+async def test_a_damaged_footer_tells_pages_of_another_place(codec: str) -> None:
+    """The records of all row groups are gone, and a bit of the footer is wrong: what it says of a chunk is believed."""
+    rng = random.Random(codec)
+    whole, older = await written(1, codec), await written(2, codec)
+    for data in (whole, next(filter(None, (exchanged(whole, older, rng, indexes=False) for _ in range(9))))):
+        damaged = bytearray(data)
+        for row_group in Layout(whole).row_groups:
+            damaged[row_group.record.place.start : row_group.record.place.stop] = bytes(len(row_group.record.place))
+        damaged[damaged.rindex(b"resilient_pq")] ^= 1
+        report, found = await recovered(bytes(damaged))
+        assert found.equals(table(1).take(found["id"]))
+        assert found.num_rows == (ROWS if data is whole else ROWS - GROUP_ROWS)
+        assert report.kept is not None and report.kept.rows_lost == ROWS - found.num_rows
+        store = MemoryStore()
+        await store.put("in", bytes(damaged))
+        async with rpq.open((store, "in"), on_damage="drop") as file:
+            assert pa.table(await file.read()).equals(found)
+
+
 @pytest.mark.parametrize("first_bit", [8 * 32, 8 * 60], ids=["of its offset", "elsewhere"])
 async def test_a_chunk_before_what_is_left_of_a_record_of_another_place(first_bit: int) -> None:
     """The end of another version of the file, from within the last chunk record on; a bit of each record is wrong.

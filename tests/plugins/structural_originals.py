@@ -13,8 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from page_layout import CHECKPOINT, FINAL, ROW_GROUP, thrift_value
+from structural_damage import row_group_entries
 from structural_files import File
 
+#: Bytes behind the metadata of a footer.
+TAIL = 8
 #: Fields of FileMetaData: what comes up to the number of rows says where a file of others ends.
 NUM_ROWS = 3
 
@@ -89,6 +92,16 @@ class Original:
         """Row groups of which a whole record tells all pages."""
         records = self.file.records(ROW_GROUP)
         return self.named_by_footers | {i for i, record in enumerate(records) if self._there(record.place)}
+
+    @cached_property
+    def summed(self) -> set[int]:
+        """Row groups whose entry in the last footer lies there, and all before it: it has the checksums of chunks."""
+        footer, same = self.file.layout.footer, len(self._data) == len(self.file.data)
+        if not self.file.ours or not same or self._data[-TAIL:] != self.file.data[-TAIL:]:
+            return set()
+        entries = row_group_entries(self.file)
+        wrong = next((at for at in footer if self._data[at] != self.file.data[at]), footer.stop)
+        return {i for i, entry in enumerate(entries) if entry.stop <= wrong}
 
     @cached_property
     def end_known(self) -> bool:

@@ -90,7 +90,7 @@ class RowsTrial:
             return self.case.exchanged
         known = [position for position in positions if position is not None]
         groups = [winner.row_group_of(position) for position in known] or range(len(winner.starts) - 1)
-        return not winner.named.issuperset(groups)
+        return not (winner.named | winner.summed).issuperset(groups)
 
     def end_known(self, winner: Original) -> bool:
         """Whether anything says where the file ends, be it of another version that has as many rows."""

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format import kernels
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.memory_store import MemoryStore
@@ -237,6 +238,7 @@ async def test_a_column_that_was_written_with_too_few_rows(monkeypatch: pytest.M
     def short(leaf: Any, rows: Any, *how: Any) -> Any:
         return encode(leaf, [slice_rows(leaf, rows[0], 0, 7)] if leaf.column_path == "b" else rows, *how)
 
+    monkeypatch.setattr(kernels, "FlatWriter", None)
     monkeypatch.setattr(file_encoder, "encode_chunk", short)
     async with rpq.create((store, "file")) as writer:
         await writer.write({"a": range(10), "b": range(10)})

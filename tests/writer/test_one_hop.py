@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,10 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq import blocking, sync
+from resilient_pq import sync
 from resilient_pq.format.pages.thread_count import Cost
 from resilient_pq.io.cancellation import begun, in_loop, in_one_hop
+from resilient_pq.loop_portal import portal
 from resilient_pq.writer import unstored_deadline
+from resilient_pq.writer.lifecycle import CallLock
 
 TABLE = pa.table({"n": np.arange(1000), "s": [f"text {n % 9}" for n in range(1000)], "x": np.linspace(0, 1, 1000)})
 
@@ -75,7 +78,7 @@ async def test_a_hop_writes_the_bytes_that_many_hops_write(tmp_path: Path, monke
 
 @pytest.fixture
 def no_portal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocking, "_loop", None)
+    monkeypatch.setattr(portal, "_running", None)
 
 
 @pytest.mark.usefixtures("no_portal")
@@ -182,3 +185,70 @@ def test_what_asks_for_no_loop_ends_without_one() -> None:
         return await in_one_hop(asyncio.Lock().acquire())
 
     assert begun(work()) == (True, True)
+
+
+@pytest.mark.usefixtures("no_portal")
+def test_a_writer_that_is_given_little_needs_no_event_loop(tmp_path: Path) -> None:
+    with sync.create(tmp_path / "a.parquet", max_unstored_seconds=None) as writer:
+        writer.write(TABLE)
+        writer.flush()
+        writer.write(TABLE)
+        assert writer.checkpoint().num_rows == 2000
+        with pytest.raises(rpq.SchemaError):
+            writer.write({"other": [1]})
+    assert writer.closed
+    with rpq.ParquetWriter(tmp_path / "b.parquet", TABLE.schema, max_unstored_seconds=None) as by_table:
+        by_table.write_table(TABLE)
+    assert [pq.read_table(tmp_path / name).num_rows for name in ("a.parquet", "b.parquet")] == [2000, 1000]
+
+
+def test_rows_that_nothing_follows_are_stored_by_the_timer_of_the_portal(tmp_path: Path) -> None:
+    """Written in the thread of the caller, and not followed by a call."""
+    writers = [sync.create(tmp_path / f"{n}.parquet", max_unstored_seconds=0.5) for n in range(3)]
+    for writer in writers:
+        writer.write(TABLE)
+        assert writer.num_rows_stored == 0
+    end = time.monotonic() + 20
+    while any(writer.num_rows_stored == 0 for writer in writers):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    for writer in writers:
+        writer.write(TABLE)
+        writer.close()
+    assert pq.read_table(tmp_path / "2.parquet").equals(pa.concat_tables([TABLE] * 2))
+
+
+def test_threads_that_write_with_one_writer_take_turns(tmp_path: Path) -> None:
+    """Some calls begin in the thread of the caller, those with much data in the event loop."""
+    large = pa.table({"n": np.zeros(200_000, np.int64), "s": ["text"] * 200_000, "x": np.zeros(200_000)})
+    with sync.create(tmp_path / "a.parquet", row_group_rows=50_000) as writer, ThreadPoolExecutor(6) as threads:
+        for written in [threads.submit(writer.write, large if n % 5 == 0 else TABLE) for n in range(20)]:
+            written.result()
+    assert pq.read_table(tmp_path / "a.parquet").num_rows == 4 * 200_000 + 16_000
+
+
+async def test_tasks_and_threads_wait_for_one_lock() -> None:
+    lock, order, held = CallLock(), [], 0
+
+    async def work(number: int) -> None:
+        nonlocal held
+        async with lock:
+            held += 1
+            assert held == 1
+            if asyncio._get_running_loop() is not None:
+                await asyncio.sleep(0)
+            order.append(number)
+            held -= 1
+
+    await asyncio.gather(*map(work, range(5)))
+    assert order == [0, 1, 2, 3, 4], "tasks take it in their order"
+    await lock.acquire()
+    waiting = asyncio.create_task(work(5))
+    others = [asyncio.to_thread(begun, work(number)) for number in range(6, 12)]
+    under_way = asyncio.gather(*others)
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    lock.release()
+    await under_way
+    await work(12)
+    assert sorted(order[5:]) == [6, 7, 8, 9, 10, 11, 12] and order[-1] == 12

@@ -29,6 +29,8 @@ FUNCTIONS: list[Callable[..., Any]] = [
     rpq.create, rpq.resume, rpq.append, rpq.create_or_resume, rpq.create_dataset, rpq.resume_dataset, rpq.convert,
 ]  # fmt: skip
 FUNCTION = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+#: Types of which the modules are imported only where they are needed.
+LAZY = {"Encryption": rpq.Encryption}
 ARGUMENT = re.compile(r"^    (\w+): ", re.MULTILINE)
 
 
@@ -47,7 +49,7 @@ def test_each_argument_is_described_once_in_the_order_of_the_signature(function:
 @FUNCTION
 def test_keywords_are_shown_as_they_are_declared(function: Callable[..., Any]) -> None:
     shown, defaults = inspect.signature(function).parameters, EncoderOptions()
-    names = typing.get_type_hints(keywords_of(function)).keys()
+    names = typing.get_type_hints(keywords_of(function), localns=LAZY).keys()
     assert names <= shown.keys()
     for name in names:
         assert shown[name].kind is inspect.Parameter.KEYWORD_ONLY
@@ -56,9 +58,9 @@ def test_keywords_are_shown_as_they_are_declared(function: Callable[..., Any]) -
 
 
 def test_type_checkers_see_the_declared_types() -> None:
-    declared = typing.get_type_hints(EncoderOptions, vars(write_options))
+    declared = typing.get_type_hints(EncoderOptions, vars(write_options), LAZY)
     del declared["own_metadata"], declared["known_choices"]  # which users do not give
-    assert typing.get_type_hints(CreateKeywords) == declared
+    assert typing.get_type_hints(CreateKeywords, localns=LAZY) == declared
 
 
 @FUNCTION

@@ -19,6 +19,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import StoreError, WriteOptions, WriterFailedError
+from resilient_pq.format import kernels
 from resilient_pq.io import DEFAULT_SINK_OPTIONS, MultipartSink, ObjectInfo, ObjectSink, SinkOptions
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.partial_file import PartialFile
@@ -503,6 +504,7 @@ async def test_cancelled_again_while_it_stops_it_leaves_nothing_behind(
             slow_store.sinks[0].write = write
             await writer.checkpoint()
 
+    monkeypatch.setattr(kernels, "FlatWriter", None)
     monkeypatch.setattr(file_encoder, "encode_chunk", held)
     monkeypatch.setattr(pipeline, "_WORTH_PUSHING", 0)
     loop, unseen = asyncio.get_running_loop(), []

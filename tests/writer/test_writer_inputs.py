@@ -20,6 +20,7 @@ import resilient_pq as rpq
 from resilient_pq import SchemaError, UnsupportedError, WriteOptions
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.leaf_rows import LeafRows
+from resilient_pq.format import kernels
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer import file_encoder
 
@@ -331,6 +332,7 @@ async def test_large_batches_are_taken_by_views_and_small_ones_are_not(
             shared.append(np.shares_memory(pieces[0].values, numbers))
         return encode(leaf, pieces, *how)
 
+    monkeypatch.setattr(kernels, "FlatWriter", None)
     monkeypatch.setattr(file_encoder, "encode_chunk", noted)
     table = pa.table({"n": numbers, "s": strings})
     async with rpq.create((store, "file"), row_group_rows=1000, row_group_bytes=1 << 16) as writer:
@@ -372,6 +374,7 @@ async def test_rows_that_no_longer_fit_when_they_are_encoded_fail_the_writer(
     def changed(_: LeafRows) -> Any:
         raise SchemaError("column 'a' may not be null, but row 1 is")
 
+    monkeypatch.setattr(kernels, "FlatWriter", None)
     monkeypatch.setattr(LeafRows, "shredded", changed)
     writer = await rpq.create((store, "file"))
     await writer.write(pa.table({"a": [1, 2]}))

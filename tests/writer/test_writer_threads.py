@@ -13,6 +13,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import WriteOptions
+from resilient_pq.format import kernels
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer import file_encoder, file_writer
 
@@ -65,6 +66,7 @@ async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
             running -= 1
         return encode(*arguments)
 
+    monkeypatch.setattr(kernels, "FlatWriter", None)
     monkeypatch.setattr(file_encoder, "encode_chunk", counted)
     options = WriteOptions(max_threads=max_threads)
     columns = {f"x{i}": [1.5] for i in range(8)}  # a multiple of all numbers of threads
@@ -106,6 +108,7 @@ async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arriv
         ended.set()
         return chunk
 
+    monkeypatch.setattr(kernels, "FlatWriter", None)
     monkeypatch.setattr(file_encoder, "encode_chunk", breaking)
     with pytest.raises(rpq.EncodingError, match="broken on purpose") as caught:
         async with rpq.create((store, "file"), options=WriteOptions(max_threads=2)) as writer:

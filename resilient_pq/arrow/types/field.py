@@ -1,12 +1,13 @@
 """An Arrow type as a plain value: what an `ArrowSchema` of the C data interface says.
 
 The type itself stays the format string of the C data interface (Arrow, "The Arrow C data interface"), the one
-spelling that every Arrow library shares. May import nanoarrow, `handed_over` and the errors, nothing else of ours.
+spelling that every Arrow library shares.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import threading
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -15,6 +16,7 @@ import nanoarrow
 
 from resilient_pq.arrow.handed_over import taking
 from resilient_pq.errors import SchemaError
+from resilient_pq.format import kernels
 
 #: Fields nested deeper than this are refused: with four calls for a level, Python's own limit is near. pyarrow takes
 #: 63 levels from another library, and reads about 90 of a file.
@@ -67,15 +69,16 @@ _NAMES = {
 }
 
 
-class _SharesC:
-    """A field's `shared_c`, once it was asked for; it is neither compared nor pickled, as the dataclass has it not."""
+class _Kept:
+    """What is made of a field once: neither compared nor pickled, as the dataclass has it not."""
 
-    __slots__ = ("_c",)
-    _c: Any
+    __slots__ = ("_c", "_ingest")
+    _c: Any  # `shared_c`
+    _ingest: Any  # `Ingest.from_schema`
 
 
 @dataclass(frozen=True, slots=True)
-class Field(_SharesC):
+class Field(_Kept):
     """A named Arrow type."""
 
     name: str  # name within its parent; may be empty, and need not be unique
@@ -108,7 +111,7 @@ class Field(_SharesC):
             )
         with taking("a schema", arrow):
             schema = nanoarrow.c_schema(arrow)
-        return _from_c(schema, depth=0)
+        return _KNOWN.field(schema)
 
     def to_c(self) -> Any:
         """The same as a nanoarrow `CSchema` of the caller's own."""
@@ -233,6 +236,41 @@ def shared_c(field: Field) -> Any:
 @lru_cache(maxsize=4096)
 def _c_of_equal(field: Field) -> Any:
     return field.to_c()
+
+
+@lru_cache(maxsize=32)
+def shared(field: Field) -> Field:
+    """The field, or an equal one of which more is known already."""
+    return field
+
+
+class _KnownFields:
+    """The fields of the schemas that came last: files are written by one schema again and again."""
+
+    def __init__(self) -> None:
+        self._fields: dict[bytes, Field] = {}
+        self._lock = threading.Lock()
+
+    def field(self, schema: Any) -> Field:
+        """The field of a nanoarrow `CSchema`."""
+        key = None if kernels.schema_key is None else kernels.schema_key(schema._addr(), MAX_NESTING)
+        found = self._fields.get(key) if key is not None else None
+        if found is None:
+            found = _from_c(schema, depth=0)
+            if key is not None:
+                self._keep(key, found)
+        return found
+
+    def _keep(self, key: bytes, field: Field) -> None:
+        with self._lock:
+            while self._fields and sum(map(len, self._fields)) + len(key) > _MOST_KNOWN:
+                del self._fields[next(iter(self._fields))]
+            self._fields[key] = field
+
+
+#: Bytes of the keys of schemas that are kept, at most, unless one alone has more.
+_MOST_KNOWN: Final = 256 * 1024
+_KNOWN: Final = _KnownFields()
 
 
 def _from_c(schema: Any, depth: int) -> Field:

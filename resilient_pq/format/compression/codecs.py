@@ -164,7 +164,7 @@ def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
     return known(data, level)
 
 
-def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int, packed: Any = None) -> list[Any]:
+def compress_parts(codec: CompressionCodec, parts: Sequence[Any], level: int, packed: Any = None) -> list[Any]:
     """The compressed bytes of parts that follow one another, in pieces; of one codec other than UNCOMPRESSED.
 
     `packed` are those of the last part alone, where they are known.
@@ -175,13 +175,12 @@ def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int,
         return [compress(codec, last, level) if packed is None else packed]
     if num_short <= _SHORT and codec in (CompressionCodec.SNAPPY, CompressionCodec.ZSTD):
         packed = memoryview(compress(codec, last, level) if packed is None else packed)
-        front = b"".join(part.tobytes() for part in short)
-        behind = _behind_snappy if codec is CompressionCodec.SNAPPY else zstd_frames.front
+        front = b"".join(short)
+        behind = _behind_snappy if codec == CompressionCodec.SNAPPY else zstd_frames.front
         if (made := behind(packed, front, num_short + len(last))) is not None:
             head, begin = made
             return [head, packed[begin:]]
-    whole: Buffer = memory_pool.empty((num_short + len(last),), np.uint8)
-    return [compress(codec, np.concatenate(parts, out=whole), level)]
+    return [compress(codec, b"".join(parts), level)]
 
 
 def _behind_snappy(packed: memoryview, front: bytes, size: int) -> tuple[bytes, int]:

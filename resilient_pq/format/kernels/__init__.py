@@ -68,9 +68,19 @@ def described() -> str:
     return ", ".join(["native", *["avx2"] * (len(_chosen) > 1)]) if _chosen else "numpy"
 
 
-#: What describes chunks of one page in Thrift, and puts places of indexes into what is described. None without
-#: compiled kernels: then the structs of `format.file_metadata` do it, in the same bytes.
-FlatChunk: Any = next((module.FlatChunk for module in _chosen if hasattr(module, "FlatChunk")), None)
+def _compiled(name: str) -> Any:
+    """A kernel that has no reference, as what it shortens works without; None where it is not compiled."""
+    return next((getattr(module, name) for module in _chosen if hasattr(module, name)), None)
+
+
+#: What describes chunks of one page in Thrift, and puts places of indexes into what is described. Without it the
+#: structs of `format.file_metadata` do it, in the same bytes.
+FlatChunk: Any = _compiled("FlatChunk")
+#: Bytes that Arrow schemas have in common which say the same, by the address of one, and how deep it may be nested.
+schema_key: Any = _compiled("schema_key")
+#: Rows of flat columns in Arrow's buffers, and what makes chunks of them: see `format.pages.flat_chunk`.
+FlatRows: Any = _compiled("FlatRows")
+FlatWriter: Any = _compiled("FlatWriter")
 
 if TYPE_CHECKING:
     from resilient_pq.format.kernels import reference as reference

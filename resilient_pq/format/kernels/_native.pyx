@@ -34,6 +34,9 @@ include "native/views.pxi"
 include "native/byte_array_runs.pxi"
 include "native/gf256.pxi"
 include "native/arrow_arrays.pxi"
+include "native/arrow_schemas.pxi"
+include "native/flat_rows.pxi"
+include "native/flat_writer.pxi"
 include "native/chunk_batch.pxi"
 
 

@@ -121,3 +121,34 @@ class ChunkNumber:
     SUM: Final = 7
     #: How many columns there are.
     COUNT: Final = 8
+
+
+class LeafNumber:
+    """What `FlatRows` is told of a leaf."""
+
+    #: Where it stands among the columns of the array.
+    COLUMN: Final = 0
+    #: Its physical type.
+    KIND: Final = 1
+    #: Bytes of a value in the array; 0 of booleans, and of what has offsets.
+    WIDTH: Final = 2
+    #: Bytes of an offset; 0 where there are none.
+    OFFSETS: Final = 3
+    OPTIONAL: Final = 4
+    #: Whether values that are widened have a sign.
+    SIGNED: Final = 5
+    COUNT: Final = 6
+
+
+class OptionNumber:
+    """What `FlatWriter` is told of the options of a leaf."""
+
+    #: 1 to 5: signed, unsigned, floating point, booleans, bytes.
+    ORDER: Final = 0
+    CODEC: Final = 1
+    LEVEL: Final = 2
+    #: Bytes of the largest dictionary.
+    DICTIONARY: Final = 3
+    PAGE_BYTES: Final = 4
+    PAGE_ROWS: Final = 5
+    COUNT: Final = 6

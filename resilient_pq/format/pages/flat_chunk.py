@@ -20,6 +20,7 @@ from resilient_pq.format.encodings import encode_values
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType
 from resilient_pq.format.indexes.statistics import DictionaryBounds, Order, bounds_of, order_of, plain_bound
 from resilient_pq.format.kernels.integers import varint_bytes
+from resilient_pq.format.kernels.page_columns import OptionNumber
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice
 from resilient_pq.format.pages.page_encoder import PageCut, v1_content
@@ -32,6 +33,12 @@ from resilient_pq.format.schema_tree import Leaf
 _NEXT_LIST: Final = b"\x19"
 _BINARY, _LONG_LIST = 0x08, 0xF0
 
+#: Rows of a chunk, at most.
+MOST_ROWS: Final = 1024
+_ORDERS: Final = {Order.SIGNED: 1, Order.UNSIGNED: 2, Order.FLOAT: 3, Order.BOOLEAN: 4, Order.BYTES: 5}
+#: How the dictionaries of a chunk are chosen: the smallest encoding, and as of `dictionary_use` for text.
+FREE, KEPT, NONE, FIRST = range(4)
+
 
 def is_flat(leaf: Leaf, options: ChunkOptions, cuts: Sequence[PageCut]) -> bool:
     """Whether `flat_chunk` makes such a chunk; uncommon options are left to `chunk_encoder`, as all is without it."""
@@ -40,7 +47,14 @@ def is_flat(leaf: Leaf, options: ChunkOptions, cuts: Sequence[PageCut]) -> bool:
         and len(cuts) == 1
         and leaf.max_repetition_level == 0
         and leaf.max_definition_level <= 1
-        and options.version == 1
+        and has_common_options(options)
+    )
+
+
+def has_common_options(options: ChunkOptions) -> bool:
+    """Whether nothing uncommon is to be written with a chunk."""
+    return (
+        options.version == 1
         and options.statistics
         and options.level_encoding is Encoding.RLE
         and options.bloom_filter is None
@@ -73,7 +87,7 @@ def flat_chunk(leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut, options
     chunk.page_header = chunk.buffers[first]
     chunk.physical_type, chunk.codec = int(leaf.node.physical_type), int(options.codec)
     chunk.encoding, chunk.encodings = int(chosen.encoding), sorted(encodings)
-    chunk.path = _path_field(leaf.path)
+    chunk.path = path_field(leaf.path)
     chunk.num_values, chunk.null_count = cut.entry_end, cut.entry_end - len(values)
     chunk.byte_array_bytes = values.num_bytes if isinstance(values, ByteArrays) else -1
     chunk.sums = PageSums(tuple(crcs), are_hashes=False).field
@@ -123,9 +137,46 @@ def _put_bounds(chunk: Any, leaf: Leaf, data: LeafData, chosen: Choice) -> None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _path_field(path: tuple[str, ...]) -> bytes:
+def path_field(path: tuple[str, ...]) -> bytes:
     """`ColumnMetaData.path_in_schema`, behind a field whose number is one less."""
     names = [name.encode() for name in path]
     count = len(names)
     start = bytes([count << 4 | _BINARY]) if count < 15 else bytes([_LONG_LIST | _BINARY]) + varint_bytes(count)
     return _NEXT_LIST + start + b"".join([varint_bytes(len(name)) + name for name in names])
+
+
+def flat_writer(leaves: Sequence[Leaf], options: Sequence[ChunkOptions]) -> Any:
+    """What makes such chunks of few flat rows in one compiled step; None where a leaf is uncommon, or none is compiled.
+
+    It goes from Arrow's buffers to the same bytes as all other ways do, and declines what it does not know.
+    """
+    if kernels.FlatWriter is None or not all(map(_is_common, leaves, options)):
+        return None
+    numbers = np.empty((len(leaves), OptionNumber.COUNT), np.int64)
+    for at, (leaf, given) in enumerate(zip(leaves, options, strict=True)):
+        numbers[at] = (
+            _ORDERS[order_of(leaf.node)],
+            given.codec,
+            given.level,
+            given.dictionary_bytes,
+            given.page_bytes,
+            given.page_rows,
+        )
+    paths = [path_field(leaf.path) for leaf in leaves]
+
+    def bound(leaf: int, value: bytes, upper: bool) -> tuple[bytes | None, bool]:
+        return plain_bound(leaves[leaf].node, value, upper=upper)
+
+    return kernels.FlatWriter(numbers, paths, codecs.compress, codecs.compress_parts, crc32, combine, bound)
+
+
+def _is_common(leaf: Leaf, options: ChunkOptions) -> bool:
+    return (
+        leaf.max_repetition_level == 0
+        and leaf.max_definition_level <= 1
+        and len(leaf.path) == 1
+        and order_of(leaf.node) in _ORDERS
+        and has_common_options(options)
+        and options.encoding is None
+        and not options.new_readers
+    )

@@ -201,14 +201,6 @@ class PageCut:
 
 def cut_pages(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> list[PageCut]:
     """Cut a chunk into pages, at the beginnings of rows only; `built` is its dictionary, None for none."""
-    cuts = _cuts(leaf, data, built, options)
-    while options.sealed and len(cuts) > MAX_SEALED_PAGES:
-        options = replace(options, page_bytes=2 * options.page_bytes, page_rows=2 * options.page_rows)
-        cuts = _cuts(leaf, data, built, options)
-    return cuts
-
-
-def _cuts(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> list[PageCut]:
     num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
     size = _size_as_written(leaf, data, built)
     fewest = -(-data.num_rows // options.page_rows)
@@ -234,6 +226,9 @@ def _cuts(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOp
             num_values = int(np.count_nonzero(definition[entry:entry_end] == leaf.max_definition_level))
         cuts.append(PageCut(first, end, entry, entry_end, value, value + num_values))
         value = cuts[-1].value_end
+    if options.sealed and len(cuts) > MAX_SEALED_PAGES:
+        wider = replace(options, page_bytes=2 * options.page_bytes, page_rows=2 * options.page_rows)
+        return cut_pages(leaf, data, built, wider)
     return cuts
 
 

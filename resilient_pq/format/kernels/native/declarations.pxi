@@ -4,7 +4,7 @@ from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_WRITABLE
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport PTRDIFF_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset, strchr
+from libc.string cimport memchr, memcmp, memcpy, memset, strchr, strlen
 
 import sys
 

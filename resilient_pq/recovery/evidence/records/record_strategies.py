@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.partial_metadata import partial_metadata
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where
-from resilient_pq.format.file_metadata import FileMetaData
-from resilient_pq.format.footer import MAGIC, TAIL_SIZE, metadata_length
+from resilient_pq.format.file_metadata import FileMetaData, RowGroup
+from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, TAIL_SIZE, ChunkSums, key_values, metadata_length
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.resilience_records import HEADER_SIZE, parse_header
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.contents import chunk_range
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
@@ -133,7 +135,8 @@ async def read_chunk_records(known: Reconstruction) -> Reconstruction:
     footer_start = await _footer_start(known.source, known.survey.file_id) if found else None
     stale = [one for one in found if _is_stale(one, known.row_groups, footer_start)]
     known = known.with_findings(*map(_report_stale, stale))
-    found = tuple(one for one in found if one not in stale)
+    stated = await _read_stated(known, footer_start)
+    found = tuple(_with_sums(one, stated) for one in found if one not in stale)
     if not carved:
         return known.with_row_groups(found)
     # Carved row groups have all pages that lie there.
@@ -161,6 +164,35 @@ async def _footer_start(source: DamagedObject, file_id: bytes | None) -> int | N
         return None
     record = parse_header(await source.read(ByteRange(start - HEADER_SIZE, start)))
     return start if record is None or record.file_id == file_id else None
+
+
+async def _read_stated(known: Reconstruction, footer_start: int | None) -> list[RowGroup]:
+    """The row groups that a footer names whose own checksum does not hold, up to where it is damaged."""
+    file_id = known.file_id
+    if footer_start is None or file_id is None:
+        return []
+    read = partial_metadata(await known.source.read(ByteRange(footer_start, known.source.info.size - TAIL_SIZE)))
+    is_own = key_values(read.key_value_metadata).get(FILE_ID_KEY) in (None, file_id.hex())
+    return read.row_groups if is_own else []
+
+
+def _with_sums(found: LocatedRowGroup, stated: Sequence[RowGroup]) -> LocatedRowGroup:
+    """A row group with the checksums that a damaged footer has of its chunks: nothing else tells exchanged pages."""
+    columns = stated[found.ordinal].columns if found.ordinal < len(stated) else []
+    chunks = list(found.chunks)
+    for i, (chunk, column) in enumerate(zip(chunks, columns, strict=False)):
+        metadata = column.meta_data
+        if chunk is None or metadata is None:
+            continue
+        try:
+            place, sums = chunk_range(metadata, chunk.read.range.end), ChunkSums.of(metadata)
+        except FormatError:
+            continue
+        if sums is not None and place == (chunk.read.range.start, chunk.read.range.end):
+            pairs = ChunkSums(chunk=sums.chunk, xxh3=sums.xxh3).pairs
+            described = replace(chunk.read.metadata, key_value_metadata=pairs)
+            chunks[i] = replace(chunk, read=replace(chunk.read, metadata=described))
+    return replace(found, chunks=tuple(chunks))
 
 
 def _is_stale(found: LocatedRowGroup, named: Sequence[LocatedRowGroup], footer_start: int | None) -> bool:
