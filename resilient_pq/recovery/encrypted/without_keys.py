@@ -134,19 +134,37 @@ async def recover_ciphertext(
     if newest is None or newest.kind == RecordKind.ANCHOR:
         hint = f"{_PASS_KEYS}: with them row groups are recovered that no checkpoint names"
         raise _nothing(source, findings, _lost(found, 0), hint)
-    lost = _lost(found, newest.end)
-    if lost and options.on_damage == OnDamage.RAISE:
-        message = "rows behind the newest whole checkpoint would be lost, and on_damage is 'raise'; nothing was written"
-        raise RowsLostError(message, where=Where(key=source.url), hint=f"{_PASS_KEYS} to keep them")
+    return await _cut(source, found, newest.end, findings, target, options, progress)
+
+
+async def _cut(
+    source: DamagedObject,
+    found: Ciphertext,
+    end: int,
+    findings: Sequence[Finding],
+    target: Target,
+    options: RecoverOptions,
+    progress: Progress | None,
+) -> Report:
+    """Copy the bytes up to the end of a footer."""
+    lost = _lost(found, end)
+    if options.on_damage == OnDamage.RAISE:
+        _refuse(lost, source.url)
     whole = not lost and not findings
     if options.only_damaged and whole:
         return _recovered(source, Outcome.CIPHERTEXT_WHOLE, findings, Kept(None, None, 0, 0))
     await _prepare(target, options)
-    async with beginning_of(source, target, newest.end, progress):
+    async with beginning_of(source, target, end, progress):
         pass
     outcome = Outcome.CIPHERTEXT_WHOLE if whole else Outcome.PARTIAL if lost else Outcome.RECOVERED
-    kept = Kept(target.url, None, newest.end, None if lost else 0, lost)
-    return _recovered(source, outcome, findings, kept, found.count_row_groups(newest.offset))
+    kept = Kept(target.url, None, end, None if lost else 0, lost)
+    return _recovered(source, outcome, findings, kept, found.count_row_groups(end))
+
+
+def _refuse(lost: Sequence[LostRegion], url: str) -> None:
+    if lost:
+        message = "rows behind the newest whole checkpoint would be lost, and on_damage is 'raise'; nothing was written"
+        raise RowsLostError(message, where=Where(key=url), hint=f"{_PASS_KEYS} to keep them")
 
 
 async def _prepare(target: Target, options: RecoverOptions) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where
 from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.crypto.sealed_footer import SealedFooter, open_chunks, plain_record, read_sealed_footer
@@ -45,10 +46,10 @@ class Draft:
     """Lays a file out into a sink, and reads again what it pushes."""
 
     def __init__(
-        self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None, cipher: FileCipher | None = None
+        self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None, encryption: Encryption | None = None
     ) -> None:
-        """Prepare to lay out; `cipher` opens what the layout encrypts."""
-        self._cipher = cipher
+        """Prepare to lay out; `encryption` is how that encrypts, if it does."""
+        self._encryption = encryption
         self._sink = sink
         self._layout = layout
         self._quirks = Quirks.of(created_by)
@@ -116,7 +117,8 @@ class Draft:
         """Open the file as a reader does, by the last bytes that were pushed."""
         tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
         start = self._sink.position - len(tail)
-        last = read_footer(tail, start) if self._cipher is None else _sealed_footer_in(tail, start, self._cipher)
+        encryption = self._encryption
+        last = read_footer(tail, start) if encryption is None else _sealed_footer_in(tail, start, encryption)
         contents = _opened(last, num_rows)
         if not contents.verified:
             raise _refused("no record vouches for the footer", Where())
@@ -134,11 +136,13 @@ class Draft:
         await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))
 
 
-def _sealed_footer_in(tail: memoryview, start: int, cipher: FileCipher) -> Footer | NeedBytes:
+def _sealed_footer_in(tail: memoryview, start: int, encryption: Encryption) -> Footer | NeedBytes:
     """The footer of an encrypted file, whose last bytes begin at an offset."""
     sealed = read_sealed_footer(tail, start)
     if not isinstance(sealed, SealedFooter):
         raise _refused("its footer is not encrypted", Where())
+    cipher = FileCipher.of(sealed.algorithm, encryption.footer_key, encryption.aad_prefix)
+    cipher.take_column_keys(encryption.column_keys)
     metadata = sealed.metadata(cipher)
     for _ in open_chunks(metadata, cipher):
         pass

@@ -13,8 +13,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.errors import KeyMissingError, RecoveryError, Where
-from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.io import ObjectSink
@@ -221,18 +221,15 @@ async def _anew(output: OutputContents, target: Target) -> Copied:
     assert contents is not None
     share, chain = parity_share_of(contents), RecordChain(os.urandom(16))
     groups = None if share is None else InlineGroups(share)
-    source, sealing, cipher = output.reconstruction.source, None, None
+    source, sealing, encryption = output.reconstruction.source, None, None
     if source.decrypt is not None and (encryption := source.opened.encryption) is not None:
-        unique = os.urandom(_UNIQUE_BYTES)
-        sealing = FileSealing(encryption, contents.schema, unique, os.urandom)
-        cipher = FileCipher.of(encryption.file_algorithm(unique), encryption.footer_key, encryption.aad_prefix)
-        cipher.take_column_keys(encryption.column_keys)
+        sealing = FileSealing(encryption, contents.schema, os.urandom(_UNIQUE_BYTES), os.urandom)
     layout = new_layout(
         contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata, sealing=sealing
     )
     sink = await target.store.create(target.key, target.options)
     async with completing(sink):
-        return Copied(await _lay(output, sink, layout, output.rows.row_groups, from_start=True, cipher=cipher))
+        return Copied(await _lay(output, sink, layout, output.rows.row_groups, from_start=True, encryption=encryption))
 
 
 async def _lay(
@@ -242,12 +239,12 @@ async def _lay(
     row_groups: Sequence[RowGroupOutcome],
     *,
     from_start: bool = False,
-    cipher: FileCipher | None = None,
+    encryption: Encryption | None = None,
 ) -> int:
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
     source, contents = output.reconstruction.source, output.reconstruction.contents
     assert contents is not None
-    draft = Draft(sink, layout, created_by=contents.metadata.created_by, cipher=cipher)
+    draft = Draft(sink, layout, created_by=contents.metadata.created_by, encryption=encryption)
     if from_start:
         await draft.start()
     scanner = PageScanner(source, output.verification.options, contents)
