@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -89,7 +90,7 @@ class DecryptedStore(SubstituteStore):
         self.state: str | None = None
         self.missing_keys: dict[str, bytes | None] = {}
         self.encryption: Encryption | None = None
-        self.on_healed: Callable[[PlainRegion, int], None] = lambda region, num_blocks: None
+        self.on_healed: Callable[[Where, int], None] = lambda where, num_blocks: None
         self._tail = tail or ObjectTail(info, info.size, b"")
         self._held = HeldChunks(self._whole)
         self._warned = self._shows_damage = self._heals = False
@@ -157,11 +158,7 @@ class DecryptedStore(SubstituteStore):
     @property
     def mended(self) -> list[Where]:
         """Where pages are shown that are damaged in their places, by copies of their bytes."""
-        return [
-            Where(row_group=chunk.opener.row_group, column=chunk.column, offset=at)
-            for chunk in self.chunks
-            for at in chunk.instead
-        ]
+        return [replace(chunk.where, offset=at) for chunk in self.chunks for at in chunk.instead]
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """What stands behind the last column chunk, of so many bytes at the end at most."""
@@ -222,8 +219,8 @@ class DecryptedStore(SubstituteStore):
             found = await self._opened_of(data, low, touched, start, end)
         except (FormatError, StoreError):
             return None
-        damaged = next((region for region in touched if not isinstance(region, Patch)), touched[0])
-        self.on_healed(damaged, self._healed.num_blocks_rebuilt - before)
+        where = next((region.where for region in touched if isinstance(region, SealedChunk)), Where())
+        self.on_healed(where, self._healed.num_blocks_rebuilt - before)
         return found
 
     async def _located(self, region: PlainRegion, start: int, end: int) -> PlainRegion:

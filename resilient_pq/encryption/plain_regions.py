@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import AuthenticationError, ChecksumError, FormatError, Where, located
@@ -95,6 +95,11 @@ class SealedChunk(PlainRegion):
     with_crc: bool = False
     instead: dict[int, memoryview] = field(default_factory=dict, repr=False)
 
+    @property
+    def where(self) -> Where:
+        """The chunk, for errors."""
+        return Where(row_group=self.opener.row_group, column=self.column)
+
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
         """Its pages that are asked for; `data` has the whole of these."""
         if self.pages is None:
@@ -106,7 +111,7 @@ class SealedChunk(PlainRegion):
         for page in self.pages:
             if page.end <= start or page.start >= end:
                 continue
-            where = Where(row_group=self.opener.row_group, column=self.column, page=page.ordinal, offset=page.start)
+            where = replace(self.where, page=page.ordinal, offset=page.start)
             with located(where):
                 inside = start <= page.start and page.end <= end
                 room = out[page.start - start : page.end - start] if inside else memoryview(bytearray(page.size))
@@ -141,16 +146,14 @@ class SealedChunk(PlainRegion):
         except FormatError as error:
             if not self.shows_damage:
                 self._compare(data, base)
-                where = Where(row_group=self.opener.row_group, column=self.column)
-                raise _refused(self.opener, error, "a page", where) from None
+                raise _refused(self.opener, error, "a page", self.where) from None
         return pages
 
     def _compare(self, data: memoryview, base: int) -> None:
         """Refuse a chunk whose stored bytes do not have the CRC32 that is known, where `data` has all of them."""
         stored = data[max(self.start - base, 0) : self.end - base]
         if self.crc is not None and len(stored) == self.end - self.start and (computed := crc32(stored)) != self.crc:
-            where = Where(row_group=self.opener.row_group, column=self.column)
-            raise ChecksumError("chunk CRC32 does not match", stored=self.crc, computed=computed, where=where)
+            raise ChecksumError("chunk CRC32 does not match", stored=self.crc, computed=computed, where=self.where)
 
     def pages_by_index(self, index: memoryview) -> bool:
         """Take the places of pages from the stored offset index; whether they fit the chunk."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from encrypted_files import KEYS, MODES, rows_of, sealed_file
+from encrypted_files import FOOTER_KEY, KEYS, MODES, rows_of, sealed_file
 from sampled import either
 
 import resilient_pq as rpq
@@ -125,3 +125,71 @@ async def test_pages_that_were_exchanged_are_put_back_by_their_tags(tmp_path: Pa
     assert (await read(saved)).equals(table)
     assert report.outcome == "recovered"
     assert any("place of another page" in finding.message for finding in report.findings)
+
+
+@pytest.mark.parametrize("mode", ["columns", "plaintext footer"])
+async def test_the_footer_key_alone_keeps_row_groups_behind_the_newest_checkpoint(tmp_path: Path, mode: str) -> None:
+    data = sealed_file(rows_of(500), mode=mode)
+    path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    ends = [header.end for _, header in scan_headers(data, 0) if header.kind == RecordKind.ROW_GROUP]
+    for count, end in list(enumerate(ends, start=1))[2:]:
+        path.write_bytes(data[: end + 50])
+        report = await rpq.recover(path, saved, keys=FOOTER_KEY, overwrite=True)
+        assert (report.outcome, report.num_rows, report.num_row_groups) == ("partial", 100 * count, count)
+        assert saved.read_bytes().startswith(data[:end])
+        assert (await read(saved)).equals(rows_of(100 * count))
+        report = await rpq.check(saved, keys=KEYS)
+        assert (report.outcome, report.num_rows) == ("incomplete", 100 * count)
+        assert (await rpq.check(saved)).outcome == "ciphertext whole"
+
+
+async def test_a_check_with_the_footer_key_alone_names_the_columns_without_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    path.write_bytes(sealed_file(rows_of(300), mode="columns"))
+    report = await rpq.check(path, keys=FOOTER_KEY)
+    assert report.outcome == "ciphertext whole"
+    assert "word" in report.notes[-1]
+
+
+async def test_damaged_pages_are_left_out_or_null_where_the_reader_asks_for_it(sealed: bytes, tmp_path: Path) -> None:
+    path, lost = tmp_path / "day.parquet", []
+    path.write_bytes(flipped(sealed, chunks_of(sealed)[3][2] - 20))
+    with pytest.raises((rpq.ChecksumError, rpq.AuthenticationError)):
+        await read(path)
+    dropped = await read(path, on_damage="drop", on_lost=lost.append)
+    assert dropped.equals(pa.concat_tables([rows_of(300)[:100], rows_of(300)[200:]]))
+    assert sum(region.num_rows for region in lost) == 100
+    nulled = await read(path, on_damage="null")
+    assert nulled["number"].equals(rows_of(300)["number"])
+    assert nulled["word"][100:200].null_count == 100
+
+
+async def test_a_torn_file_is_read_as_far_as_it_goes_where_the_reader_asks_for_it(
+    sealed: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "day.parquet"
+    path.write_bytes(sealed[:-100])
+    with pytest.raises(rpq.FormatError):
+        await read(path)
+    with pytest.warns(rpq.IncompleteFileWarning):
+        assert (await read(path, on_damage="drop")).equals(rows_of(300))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_damaged_bytes_are_rebuilt_by_parity_beneath_the_encryption(tmp_path: Path, mode: str) -> None:
+    data, path = sealed_file(rows_of(300), mode=mode, parity=0.2), tmp_path / "day.parquet"
+    for at in (chunks_of(data)[2][1] + 40, len(data) - 30):
+        path.write_bytes(flipped(data, at))
+        with pytest.warns(rpq.HealedFileWarning):
+            assert (await read(path)).equals(rows_of(300))
+        with pytest.raises(rpq.FormatError):
+            await read(path, heal=False)
+        for keys in (None, KEYS):
+            checked = await rpq.check(path, keys=keys)
+            assert checked.outcome == "damaged"
+            assert checked.blocks_repairable == checked.blocks_damaged == 1
+            report = await rpq.recover(path, tmp_path / "saved.parquet", keys=keys, overwrite=True)
+            assert (tmp_path / "saved.parquet").read_bytes() == data
+            assert report.outcome == "recovered"
+        await rpq.repair(path, tmp_path / "repaired.parquet", overwrite=True)
+        assert (tmp_path / "repaired.parquet").read_bytes() == data

@@ -70,10 +70,21 @@ class Ciphertext:
     end: int = 0
 
     @property
+    def first_damage(self) -> int:
+        """The offset before which no page is damaged."""
+        return min([stretch.place.start for stretch in self.damaged if stretch.holds_rows], default=self.size)
+
+    @property
     def newest(self) -> RecordHeader | None:
         """The newest footer before which no page is damaged: the file can be cut behind it."""
-        damaged = min([stretch.place.start for stretch in self.damaged if stretch.holds_rows], default=self.size)
-        return max([header for header in self.footers if header.end <= damaged], key=attrgetter("offset"), default=None)
+        before = [header for header in self.footers if header.end <= self.first_damage]
+        return max(before, key=attrgetter("offset"), default=None)
+
+    @property
+    def later_row_groups(self) -> list[RecordHeader]:
+        """The records of row groups behind that footer, before which no page is damaged either."""
+        start = 0 if self.newest is None else self.newest.offset
+        return [header for header in self.row_groups if start < header.offset and header.end <= self.first_damage]
 
     def count_row_groups(self, end: int) -> int:
         """Row groups before an offset, as far as their records are whole."""

@@ -11,6 +11,7 @@ from resilient_pq.encryption.keys import DecryptionKeys, KeysArgument
 from resilient_pq.errors import (
     AuthenticationError,
     FormatError,
+    KeyMissingError,
     NothingToRecoverError,
     TornFileError,
     UnsupportedError,
@@ -76,16 +77,25 @@ async def opened(source: DamagedObject, options: RecoverOptions) -> DamagedObjec
 
     Raises:
         NothingToRecoverError: Nothing of it can be opened.
+        KeyMissingError: There are columns without a key.
     """
     assert options.keys is not None
     if options.on_damage == OnDamage.COLUMNS:
         raise UnsupportedError("columns of an encrypted file are not written one by one", hint="use on_damage='null'")
     try:
-        return await decrypted(source, options.keys, options.aad_prefix)
+        found = await decrypted(source, options.keys, options.aad_prefix)
     except AuthenticationError:
         raise
     except FormatError as error:
         raise nothing_to_open(source, "recover", error) from error
+    if found.opened.missing_keys:
+        raise KeyMissingError(keys_missing(found), where=Where(key=source.url), hint="pass them, too")
+    return found
+
+
+def keys_missing(source: DamagedObject) -> str:
+    """Which keys were not given of a file in the clear."""
+    return f"there are no keys for the columns {', '.join(source.opened.missing_keys)}"
 
 
 async def _put_back(source: DamagedObject) -> DamagedObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -15,6 +16,7 @@ from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.encrypted.ciphertext import Ciphertext, survey_ciphertext
+from resilient_pq.recovery.encrypted.with_footer_key import Continued, continued_footer
 from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, recovered_name
 from resilient_pq.recovery.rewrite.output_object import beginning_of
@@ -120,33 +122,24 @@ async def recover_ciphertext(
     progress: Progress | None,
     missing: KeyMissingError,
 ) -> Report:
-    """Copy an encrypted file, without its keys, up to its newest footer before which no page is damaged.
+    """Copy an encrypted file of which keys are missing, up to its newest footer before which no page is damaged.
+
+    With the footer key the row groups behind that footer are kept, too.
 
     Raises:
-        KeyMissingError: Keys were given, and others are missing; or there are several copies, or no records.
+        KeyMissingError: There are several copies, or no records, or there is no key for the footer.
         NothingToRecoverError: No such footer names rows.
         RowsLostError: Something is cut off, and `on_damage` is "raise".
     """
-    if options.keys is not None or len(sources) > 1:
+    if len(sources) > 1:
         raise missing
     source, found, rebuilt = await _surveyed(sources[0])
     findings, newest = (*rebuilt, *_findings(found)), found.newest
-    if newest is None or newest.kind == RecordKind.ANCHOR:
+    continued = await continued_footer(source, found, options)
+    if newest is None or (newest.kind == RecordKind.ANCHOR and continued is None):
         hint = f"{_PASS_KEYS}: with them row groups are recovered that no checkpoint names"
         raise _nothing(source, findings, _lost(found, 0), hint)
-    return await _cut(source, found, newest.end, findings, target, options, progress)
-
-
-async def _cut(
-    source: DamagedObject,
-    found: Ciphertext,
-    end: int,
-    findings: Sequence[Finding],
-    target: Target,
-    options: RecoverOptions,
-    progress: Progress | None,
-) -> Report:
-    """Copy the bytes up to the end of a footer."""
+    end = newest.end if continued is None else continued.end
     lost = _lost(found, end)
     if options.on_damage == OnDamage.RAISE:
         _refuse(lost, source.url)
@@ -154,11 +147,19 @@ async def _cut(
     if options.only_damaged and whole:
         return _recovered(source, Outcome.CIPHERTEXT_WHOLE, findings, Kept(None, None, 0, 0))
     await _prepare(target, options)
-    async with beginning_of(source, target, end, progress):
-        pass
+    async with beginning_of(source, target, end, progress) as sink:
+        if continued is not None:
+            await sink.write(continued.record)
     outcome = Outcome.CIPHERTEXT_WHOLE if whole else Outcome.PARTIAL if lost else Outcome.RECOVERED
     kept = Kept(target.url, None, end, None if lost else 0, lost)
-    return _recovered(source, outcome, findings, kept, found.count_row_groups(end))
+    report = _recovered(source, outcome, findings, kept, found.count_row_groups(end))
+    return report if continued is None else _with_rows(report, kept, continued)
+
+
+def _with_rows(report: Report, kept: Kept, continued: Continued) -> Report:
+    """The report with the rows that the footer key tells."""
+    kept = replace(kept, num_rows=continued.num_rows)
+    return replace(report, num_rows=continued.num_rows, num_row_groups=continued.num_row_groups, kept=kept)
 
 
 def _refuse(lost: Sequence[LostRegion], url: str) -> None:
