@@ -22,6 +22,7 @@ dataset.sink_creation create_dataset resume_dataset
 dataset.sink_state DatasetCheckpoint DatasetFile
 dataset.summary.write_summary WrittenMetadata write_metadata
 encryption.encryption Encryption
+encryption.key_tools KeyTools rotate_master_keys
 engines.scan Scan scan
 errors AccessDeniedError AlreadyExistsError AuthenticationError BucketNotFoundError ChecksumError CodecUnavailableError
 errors CredentialsExpiredError EncodingError FileClosedError FileFullError FormatError KeyMissingError NotFoundError

@@ -21,6 +21,7 @@ from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoi
 from resilient_pq.dataset.sink_state import DatasetFile as DatasetFile
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata as WrittenMetadata
 from resilient_pq.encryption.encryption import Encryption as Encryption
+from resilient_pq.encryption.key_tools import KeyTools as KeyTools
 from resilient_pq.engines.scan import Scan as Scan
 from resilient_pq.engines.scan import scan as scan
 from resilient_pq.errors import AccessDeniedError as AccessDeniedError

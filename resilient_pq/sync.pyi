@@ -77,6 +77,7 @@ from resilient_pq.public_names import IcebergTable as IcebergTable
 from resilient_pq.public_names import IncompleteFileWarning as IncompleteFileWarning
 from resilient_pq.public_names import Kept as Kept
 from resilient_pq.public_names import KeyMissingError as KeyMissingError
+from resilient_pq.public_names import KeyTools as KeyTools
 from resilient_pq.public_names import KnownCheckpoint as KnownCheckpoint
 from resilient_pq.public_names import LostRegion as LostRegion
 from resilient_pq.public_names import NotFoundError as NotFoundError
@@ -481,6 +482,9 @@ def resume_dataset(dst: str | os.PathLike[str] | tuple[WriteStore, str], schema:
 
 def resume_info(url: Location, *, upload_id: str | None=None, log: str | os.PathLike[str] | None=None, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> ResumeInfo:
     """What is there of an object whose writer did not finish: its open uploads, and the object itself."""
+
+def rotate_master_keys(url: Location, tools: KeyTools, *, storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None) -> int:
+    """Wrap the keys of a file anew, with the present versions of their master keys; the file itself is not changed."""
 
 def scrub(urls: Location | Sequence[Location], state: str | os.PathLike[str], *, every: timedelta=..., budget: int | None=None, heal: bool=False, replica: Location | None=None, stop_after: timedelta | None=None, max_files: int=..., storage_options: Mapping[str, Any] | None=None, replica_storage_options: Mapping[str, Any] | None=None, retry: RetryPolicy | None=None, progress: Callable[[ScrubReport], None] | None=None, run: RunFile | None=None) -> ScrubReport:
     """Prove that the bytes of many objects are as they were, those first that were proven longest ago."""

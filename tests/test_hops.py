@@ -14,7 +14,7 @@ MOST = {
     "read": (34, 159),
     "write": (41, 255),
     "read with a filter": (57, 319),
-    "recover": (87, 446),
+    "recover": (87, 447),
 }
 
 

@@ -19,56 +19,125 @@ from resilient_pq.cli.key_command import printed_by
 from resilient_pq.errors import OptionError
 from resilient_pq.format.crypto.modules import checked_key
 
-#: The verbs that take keys.
-WITH_KEYS: Final = frozenset({"cat", "head", "schema", "count", "stats", "diff", "inspect"})
+#: The verbs that take keys, and those of them that write encrypted files.
+WITH_KEYS: Final = frozenset({"cat", "head", "tail", "schema", "count", "stats", "diff", "inspect", "write"})
+ENCRYPTING: Final = frozenset({"write"})
 
-KeysFile = Annotated[
-    str | None,
-    typer.Option(
+
+def _option(kind: Any, flag: str, metavar: str | None, text: str) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(flag, metavar=metavar, help=text)], False if kind is bool else None
+
+
+#: The options of verbs that open encrypted files, and of those that write them: how they are declared, and what they
+#: are where they are not given.
+OPENING: Final = {
+    "keys": _option(
+        str | None,
         "--keys",
-        metavar="FILE",
-        help='Keys of encrypted files: a JSON object such as {"footer": "...", "ssn": "..."}, whose names are key'
-        ' metadata or columns, and "footer". Keys are base64, or 32, 48 or 64 hexadecimal digits.',
+        "FILE",
+        'Keys of encrypted files: a JSON object such as {"footer": "...", "ssn": "..."}, whose names are key metadata'
+        ' or columns, and "footer". Keys are base64, or 32, 48 or 64 hexadecimal digits.',
     ),
-]
-KeyCommand = Annotated[
-    str | None,
-    typer.Option(
+    "key_command": _option(
+        str | None,
         "--key-command",
-        metavar="COMMAND",
-        help="A command that prints a key of encrypted files, in the same form: it gets the key metadata on stdin, and"
-        " as RPQ_KEY_METADATA. An exit status other than 0 says that there is no such key.",
+        "COMMAND",
+        "A command that prints a key of encrypted files, in the same form: it gets the key metadata on stdin, and as"
+        " RPQ_KEY_METADATA. An exit status other than 0 says that there is no such key.",
     ),
-]
-AadPrefix = Annotated[
-    str | None,
-    typer.Option("--aad-prefix", metavar="TEXT", help="The AAD prefix of encrypted files that do not store it."),
-]
+    "aad_prefix": _option(str | None, "--aad-prefix", "TEXT", "The AAD prefix of encrypted files."),
+}
+SEALING: Final = {
+    "encrypt": _option(
+        str | None,
+        "--encrypt",
+        "NAME",
+        "Encrypt the new file, footer and all columns, with the key of this name: of --keys, or what --key-command"
+        " prints for it. The name is written into the file, so that the same options read it.",
+    ),
+    "encrypt_column": _option(
+        list[str] | None,
+        "--encrypt-column",
+        "COLUMN=NAME",
+        "Encrypt a column, and what is in it, with another key; may be repeated.",
+    ),
+    "plaintext_columns": _option(
+        str | None, "--plaintext-columns", "NAME,NAME", "With --encrypt: leave these columns in the clear."
+    ),
+    "plaintext_footer": _option(
+        bool,
+        "--plaintext-footer",
+        None,
+        "With --encrypt: sign the footer only, so that anybody can read the schema, the number of rows, and the columns"
+        " that are in the clear.",
+    ),
+}
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{48}|[0-9A-Fa-f]{64})")
+#: Names of this length may be keys that were exchanged with their names.
+_AS_LONG_AS_A_KEY: Final = 22
 
 
 @dataclass(frozen=True, slots=True)
 class GivenKeys:
-    """How encrypted files are opened: arguments of `open` and its like; the same as options; what is to be told.
+    """How encrypted files are opened and written.
 
     Attributes:
-        opening: The arguments `keys` and `aad_prefix`, where they were given.
+        opening: The arguments `keys` and `aad_prefix` of `open` and its like, where they were given.
         arguments: The same for another command.
         left_out: What another command needs besides.
         note: What is wrong with the file of keys.
+        sealing: The name of the footer key, those of columns, and other arguments of `Encryption`; None for nothing.
     """
 
     opening: Mapping[str, Any] = field(default_factory=dict, repr=False)
     arguments: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     note: str | None = None
+    sealing: tuple[str, Mapping[str, str], Mapping[str, Any]] | None = None
+
+    @property
+    def reopening(self) -> Mapping[str, Any]:
+        """The arguments by which a file that was written is opened."""
+        return {} if self.sealing is None else self.opening
+
+    async def writing(self) -> dict[str, Any]:
+        """The argument `encryption` of `create` and its like, where a file is to be encrypted."""
+        if self.sealing is None:
+            return {}
+        from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
+
+        footer, columns, rest = self.sealing
+        encryption = Encryption(
+            footer_key=await self._key_called(footer),
+            footer_key_metadata=footer.encode(),
+            column_keys={column: await self._key_called(name) for column, name in columns.items()},
+            column_key_metadata={column: name.encode() for column, name in columns.items()},
+            aad_prefix=self.opening.get("aad_prefix"),
+            **rest,
+        )
+        return {"encryption": encryption}
+
+    async def _key_called(self, name: str) -> bytes:
+        keys = self.opening["keys"]
+        found: bytes | None = keys.get(name) if isinstance(keys, Mapping) else await keys(name.encode())
+        if found is None:
+            raise OptionError(f"--keys has no key called {name!r}")
+        return found
 
 
 NO_KEYS: Final = GivenKeys()
 
 
-def given_keys(keys: str | None, key_command: str | None, aad_prefix: str | None) -> GivenKeys:
-    """Combine ``--keys``, ``--key-command`` and ``--aad-prefix``."""
+def given_keys(
+    keys: str | None,
+    key_command: str | None,
+    aad_prefix: str | None,
+    encrypt: str | None = None,
+    encrypt_column: Sequence[str] | None = None,
+    plaintext_columns: str | None = None,
+    plaintext_footer: bool = False,
+) -> GivenKeys:
+    """Combine the options of `OPENING` and `SEALING`."""
     opening: dict[str, Any] = {}
     arguments: list[str] = []
     if keys is not None and key_command is not None:
@@ -82,7 +151,16 @@ def given_keys(keys: str | None, key_command: str | None, aad_prefix: str | None
         opening["aad_prefix"] = aad_prefix.encode("utf-8", "surrogateescape")
         arguments += ["--aad-prefix", aad_prefix]
     left_out = () if key_command is None else ("--key-command ...",)  # there may be a password in it
-    return GivenKeys(opening, tuple(arguments), left_out, None if keys is None else _permissions(keys))
+    sealing = None
+    if encrypt is not None:
+        plain = [] if plaintext_columns is None else plaintext_columns.split(",")
+        rest = {"plaintext_columns": plain, "plaintext_footer": plaintext_footer}
+        sealing = encrypt, _columns(encrypt_column or ()), rest
+        if "keys" not in opening:
+            raise typer.BadParameter("the key comes from --keys or --key-command", param_hint="--encrypt")
+    elif encrypt_column or plaintext_columns or plaintext_footer:
+        raise typer.BadParameter("name the key of the footer, and of all other columns", param_hint="--encrypt")
+    return GivenKeys(opening, tuple(arguments), left_out, None if keys is None else _permissions(keys), sealing)
 
 
 def key_of_text(text: str) -> bytes:
@@ -94,11 +172,10 @@ def key_of_text(text: str) -> bytes:
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)
     try:
-        return checked_key(b64decode(text.translate({ord("-"): "+", ord("_"): "/"}), validate=True))
-    except ValueError as error:
-        if isinstance(error, OptionError):
-            raise
+        found = b64decode(text.translate({ord("-"): "+", ord("_"): "/"}), validate=True)
+    except ValueError:
         raise OptionError("the key is neither base64 nor hexadecimal") from None
+    return checked_key(found)
 
 
 def _read_keys(path: str) -> dict[str, bytes]:
@@ -106,26 +183,20 @@ def _read_keys(path: str) -> dict[str, bytes]:
         with open(path, encoding="utf-8-sig") as file:
             found = json.load(file)
     except OSError as error:
-        raise _wrong(f"{path!r} cannot be read: {error.strerror}") from None
+        raise typer.BadParameter(f"{path!r} cannot be read: {error.strerror}", param_hint="--keys") from None
     except (ValueError, RecursionError):  # whose text has some of what is in the file
-        raise _wrong(f"{path!r} is not JSON") from None
+        found = None
     if not isinstance(found, dict):
-        raise _wrong(f'{path!r} is not a JSON object, such as {{"footer": "..."}}')
+        raise typer.BadParameter(f'{path!r} is not a JSON object, such as {{"footer": "..."}}', param_hint="--keys")
     keys = {}
     for name, text in found.items():
         try:
             keys[name] = key_of_text(text if isinstance(text, str) else "")
         except OptionError as error:
-            called = "" if _is_key(name) else f" called {name!r}"  # where names and keys are exchanged
-            raise _wrong(f"{path!r}: the key{called} cannot be used: {error.message}") from None
+            called = f" called {name!r}" if len(name) < _AS_LONG_AS_A_KEY else ""
+            message = f"{path!r}: the key{called} cannot be used: {error.message}"
+            raise typer.BadParameter(message, param_hint="--keys") from None
     return keys
-
-
-def _is_key(text: str) -> bool:
-    try:
-        return bool(key_of_text(text))
-    except OptionError:
-        return False
 
 
 async def _key_from(command: Sequence[str], key_metadata: bytes) -> bytes:
@@ -137,8 +208,15 @@ async def _key_from(command: Sequence[str], key_metadata: bytes) -> bytes:
         raise OptionError(f"the key command {command[0]!r} printed no key: {error.message}") from None
 
 
-def _wrong(message: str) -> typer.BadParameter:
-    return typer.BadParameter(message, param_hint="--keys")
+def _columns(pairs: Sequence[str]) -> dict[str, str]:
+    """The columns of ``COLUMN=NAME``, each with the name of its key."""
+    columns: dict[str, str] = {}
+    for pair in pairs:
+        column, _, name = pair.rpartition("=")
+        if not column or not name or column in columns:
+            raise typer.BadParameter(f"{pair!r} is not COLUMN=NAME, once each", param_hint="--encrypt-column")
+        columns[column] = name
+    return columns
 
 
 def _permissions(path: str) -> str | None:
@@ -150,9 +228,8 @@ def _permissions(path: str) -> str | None:
 
 def _words(command: str) -> list[str]:
     try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise typer.BadParameter(f"it is not a command: {error}", param_hint="--key-command") from None
-    if not words:
-        raise typer.BadParameter("it is empty", param_hint="--key-command")
-    return words
+        if words := shlex.split(command):
+            return words
+    except ValueError:  # a quote is not closed
+        pass
+    raise typer.BadParameter("it is not a command", param_hint="--key-command")

@@ -14,7 +14,7 @@ from typing import Any, Protocol, get_type_hints
 
 from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.given_keys import WITH_KEYS, AadPrefix, KeyCommand, KeysFile, given_keys
+from resilient_pq.cli.given_keys import ENCRYPTING, OPENING, SEALING, WITH_KEYS, given_keys
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
 from resilient_pq.cli.output.output_streams import OutputClosedError
 from resilient_pq.cli.output.verb_output import Output
@@ -30,8 +30,6 @@ _SHARED = {
     "retry_for": (RetryFor, None),
     "as_json": (AsJson, False),
 }
-#: Those of the verbs that open encrypted files.
-_KEYS = {"keys": (KeysFile, None), "key_command": (KeyCommand, None), "aad_prefix": (AadPrefix, None)}
 
 
 class RunWork(Protocol):
@@ -48,14 +46,15 @@ def verb(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
         types = get_type_hints(function, include_extras=True)
         _, *own = signature(function).parameters.values()
         parameters = [each.replace(annotation=types[each.name]) for each in own]
-        for option, (kind, default) in {**(_KEYS if name in WITH_KEYS else {}), **_SHARED}.items():
+        keys = {**(OPENING if name in WITH_KEYS else {}), **(SEALING if name in ENCRYPTING else {})}
+        for option, (kind, default) in {**keys, **_SHARED}.items():
             parameters.append(Parameter(option, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind))
 
         @wraps(function)
         def run(*, endpoint_url: Any, storage_option: Any, retry_for: Any, as_json: bool, **options: Any) -> int:
             reached = storage(endpoint_url, storage_option, retry_for)
-            if name in WITH_KEYS:
-                reached = replace(reached, keys=given_keys(*(options.pop(each) for each in _KEYS)))
+            if keys:
+                reached = replace(reached, keys=given_keys(*map(options.pop, keys)))
             return function(partial(run_verb, name, as_json=as_json, reached=reached), **options)
 
         del run.__wrapped__  # inspect would read the signature of the function

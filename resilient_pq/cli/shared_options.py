@@ -170,7 +170,7 @@ def split_names(text: str | None, option: str = "--columns") -> list[str] | None
     """The names in ``a,b``, given to an option; None for None."""
     if text is None:
         return None
-    names = [name.strip() for name in text.split(",")]
+    names = [name.strip() for name in re.split(r",(?![^()]*\))", text)]
     if not all(names):
         raise typer.BadParameter(f"{text!r} is not NAME,NAME,...", param_hint=option)
     return names

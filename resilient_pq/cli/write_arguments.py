@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 
 from resilient_pq.cli.shared_options import size_option
-from resilient_pq.encryption.encryption import Encryption
+from resilient_pq.encryption import encryption
 from resilient_pq.units import KiB, MiB
 from resilient_pq.writer import write_options
 from resilient_pq.writer.option_checks import OptionHelp, shown_options
@@ -58,7 +58,7 @@ def _argument(name: str, help: OptionHelp) -> str:
 
 def _parameter(name: str, help: OptionHelp) -> Parameter:
     options = EncoderOptions if name in shown_options(EncoderOptions) else WriteOptions
-    kind = get_type_hints(options, vars(write_options), {"Encryption": Encryption})[name]
+    kind = get_type_hints(options, vars(write_options), vars(encryption))[name]
     default: Any = next(each.default for each in fields(options) if each.name == name)
     flag = help.flag or f"--{name.replace('_', '-')}"
     if help.metavar == "SIZE":

@@ -45,6 +45,7 @@ EPILOG = epilog(
     "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
     "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
     "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
+    "rpq write monday.csv s3://bucket/week.parquet --append",
     nothing="the input is named like a Parquet file, but is not one",
 )
 
@@ -74,6 +75,13 @@ ResumeDataset = Annotated[
         "--resume",
         help="Continue the file or the data set that an earlier run left unfinished, or begin it. SRC is read from its"
         " first row; as many rows as are stored are skipped.",
+    ),
+]
+Append = Annotated[
+    bool,
+    typer.Option(
+        "--append",
+        help="Write the rows behind those of the complete file at DST, of any writer: they must fit its schema.",
     ),
 ]
 TableOption = Annotated[
@@ -128,6 +136,7 @@ def write(
     roll_seconds: RollSeconds = None,
     name: FileNames = None,
     resume: ResumeDataset = False,
+    append: Append = False,
     table: TableOption = None,
     form: Form = None,
     types: Types = None,
@@ -151,6 +160,9 @@ def write(
     With one of the options of a data set, DST is a folder, and each file in it appears when it is full. An
     interrupted run leaves unfinished files: the same command with --resume completes them and continues in new files.
     `rpq resume` has more options. DST - writes the file to stdout when it is complete.
+
+    With --append, DST stays as it is until all rows are written, and is then replaced in one step. CSV and JSON lines
+    must have the types of its columns: see --types and --schema.
     """
     settings = chosen_options(given)
     text = text_options_of(types, schema, delimiter, null, no_header)
@@ -164,12 +176,16 @@ def write(
         "table": parse_table(table),
     }
     rolling = {name: value for name, value in rolling.items() if value is not None}
+    others = rolling or resume or mode == "x" or dst == STDIN
     create: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
 
     async def work(output: Output) -> int:
-        EncoderOptions(**settings)  # wrong ones are told of before anything is read
+        chosen = {**settings, **await output.reached.keys.writing()}
+        EncoderOptions(**chosen)  # wrong ones are told of before anything is read
+        if append:
+            return await _append(output, reading, dst, settings, alone=not others)
         if not rolling and not resume:
-            return await _write_file(output, reading, dst, {**settings, "mode": mode})
+            return await _write_file(output, reading, dst, {**chosen, "mode": mode})
         if dst == STDIN:
             raise OptionError("stdout takes one file, which begins anew", hint="name the file or the folder to resume")
         if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
@@ -177,8 +193,8 @@ def write(
                 raise OptionError(
                     f"a data set is a folder, and {dst} has the name of a file", hint="name a folder, such as flights/"
                 )
-            return await _create_or_resume(output, reading, dst, settings)
-        return await _write_dataset(output, reading, partial(create, dst, **settings, **rolling), table)
+            return await _create_or_resume(output, reading, dst, chosen)
+        return await _write_dataset(output, reading, partial(create, dst, **chosen, **rolling), table)
 
     return run(work, [dst])
 
@@ -219,12 +235,12 @@ async def _write_file(output: Output, open_source: OpenSource, dst: str, setting
     began = time.monotonic()
     options = output.reached.options
     waiting = _block_seconds(settings["max_unstored_seconds"])
-    reading = open_source(storage_options=options, block_seconds=waiting)
+    reading = open_source(storage_options=options, keys=output.reached.keys, block_seconds=waiting)
     async with _rows(output, reading) as (rows, meter), stdout_as_file(output, dst) as path:
         creation = rpq.create(path, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
             await _feed(meter, rows, writer)
-        async with rpq.open(path, storage_options=options) as file:
+        async with rpq.open(path, storage_options=options, **output.reached.keys.reopening) as file:
             _report(output, file, time.monotonic() - began, writer.num_bytes_resent)
     return ExitCode.SOUND
 
@@ -243,6 +259,17 @@ async def _create_or_resume(output: Output, open_source: OpenSource, dst: str, s
         raise
 
 
+async def _append(
+    output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any], *, alone: bool
+) -> int:
+    if not alone:
+        raise OptionError("--append writes to one complete file", hint="leave --append or the other option out")
+    opening = rpq.append(dst, storage_options=output.reached.options, **settings)
+    return await resume_file(
+        output, open_source, dst, lambda _: opening, skip=False, settings=settings, word="appended"
+    )
+
+
 async def resume_file(
     output: Output,
     open_source: OpenSource,
@@ -251,19 +278,21 @@ async def resume_file(
     *,
     skip: bool,
     settings: Mapping[str, Any],
+    word: Literal["resumed", "appended"] = "resumed",
 ) -> int:
     """Go on with a file; with `skip` the source starts again, and rows that are stored are passed over."""
     began = time.monotonic()
     options = output.reached.options
     waiting = _block_seconds(settings["max_unstored_seconds"])
-    reading = open_source(storage_options=options, block_seconds=waiting)
+    reading = open_source(storage_options=options, keys=output.reached.keys, block_seconds=waiting)
     async with _rows(output, reading) as (rows, meter), opening(rows) as writer:
         stored = writer.num_rows_stored
         passed = f"; the first {wording.counted(stored, 'row')} of SRC were passed over" if skip and stored else ""
         await _feed(meter, rows, writer, skip=stored if skip else 0)
-    output.line("resumed", f"{wording.counted(stored, 'row')} were stored before{passed}")
-    async with rpq.open(dst, storage_options=options) as file:
-        _report(output, file, time.monotonic() - began, writer.num_bytes_resent, resumed_rows=stored)
+    output.line(word, f"{wording.counted(stored, 'row')} were stored before{passed}")
+    async with rpq.open(dst, storage_options=options, **output.reached.keys.reopening) as file:
+        more = {"resumed_rows": stored} if word == "resumed" else {"rows_before": stored}
+        _report(output, file, time.monotonic() - began, writer.num_bytes_resent, **more)
     return ExitCode.SOUND
 
 
@@ -276,6 +305,7 @@ async def _write_dataset(
     began = time.monotonic()
     reading = open_source(
         storage_options=output.reached.options,
+        keys=output.reached.keys,
         # The days of JSON, "2026-08-01", are read as times, which name no partitions.
         as_written=create.keywords.get("partition_by", ()),
         block_seconds=_block_seconds(create.keywords["max_unstored_seconds"]),

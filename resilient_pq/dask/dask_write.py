@@ -23,7 +23,7 @@ from resilient_pq.errors import OptionError, SchemaError, StoreError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import shown
 from resilient_pq.loop_portal import portal
-from resilient_pq.tables.file_table import TableSettings
+from resilient_pq.tables.file_table import TableSettings, check_table
 from resilient_pq.writer.option_keywords import PartitionKeywords, known_options, takes_options
 from resilient_pq.writer.write_options import EncoderOptions
 
@@ -113,6 +113,7 @@ def write(
     )
     if not isinstance(frame, dd.DataFrame):
         raise SchemaError(f"frame is {type(frame).__name__}", hint="it is a Dask DataFrame; a series has to_frame()")
+    check_table(table, encoding)
     if table is not None and overwrite:
         raise OptionError("overwrite would remove files of the table", hint="write the rows into another folder")
     run = WriteRun.of(frame.npartitions, dst, name, storage_options)

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from resilient_pq.arrow.batch_ingest import BATCH_BYTES, Batch, Ingest
 from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows
 from resilient_pq.dataset import hive
+from resilient_pq.dataset.transforms import transformed
 from resilient_pq.format import kernels
 from resilient_pq.format.levels import cut_rows
 from resilient_pq.format.pages.row_selection import take_rows
 from resilient_pq.format.physical_values import ByteArrays, LeafData
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.tables.partition_key import NULL, PartitionKey
 
 #: What no dictionary reaches.
 _ANY_BYTES: Final = 1 << 62
@@ -31,12 +33,13 @@ class Partitioning:
         files: Takes them as they are in the files, without these.
     """
 
-    def __init__(self, whole: Ingest, keys: Sequence[str], *, keep: bool = False) -> None:
+    def __init__(self, whole: Ingest, keys: Sequence[PartitionKey], *, keep: bool = False) -> None:
         """Prepare to split; with `keep` the files have the columns that name partitions, too."""
         self.whole = whole
-        self._leaves = hive.partition_leaves(whole.schema, keys)
-        self.files = whole.without(keys) if keys and not keep else whole
-        named = set() if keep else {leaf.ordinal for leaf in self._leaves}
+        self._leaves = list(zip(hive.partition_leaves(whole.schema, keys), keys, strict=True))
+        left_out = [] if keep else [(leaf, key.column) for leaf, key in self._leaves if key.is_column]
+        self.files = whole.without([column for _, column in left_out]) if left_out else whole
+        named = {leaf.ordinal for leaf, _ in left_out}
         kept = (leaf.ordinal for leaf in whole.schema.leaves if leaf.ordinal not in named)
         #: The leaves of the files, each with its ordinal among all.
         self._kept = list(zip(self.files.schema.leaves, kept, strict=True))
@@ -86,17 +89,15 @@ class Partitioning:
 
     def _names(self, batch: Batch) -> tuple[NDArray[Any], list[str]]:
         """For each row the number of its partition, and the name of each, in the order of their first rows."""
-        codes, first = _distinct(self._leaves[0], batch.columns[self._leaves[0].ordinal].shredded())
-        parts = [(codes, first)]
-        for leaf in self._leaves[1:]:
-            more, _ = part = _distinct(leaf, batch.columns[leaf.ordinal].shredded())
-            parts.append(part)
+        columns = [_values(leaf, batch.columns[leaf.ordinal].shredded(), key) for leaf, key in self._leaves]
+        parts = [_distinct(leaf, data) for (leaf, _), data in zip(self._leaves, columns, strict=True)]
+        codes, first = parts[0]
+        for more, _ in parts[1:]:
             count = int(more.max(initial=0)) + 1
             codes, first = _numbered(codes.astype(np.int64) * count + more)
         names: list[list[str]] = []
-        for leaf, (own, own_first) in zip(self._leaves, parts, strict=True):
-            data = batch.columns[leaf.ordinal].shredded()
-            texts = _segments(leaf, data, own_first)
+        for (leaf, key), data, (own, own_first) in zip(self._leaves, columns, parts, strict=True):
+            texts = _segments(leaf, data, own_first, key)
             names.append([texts[code] for code in own[first].tolist()])
         return codes, ["/".join(parts) for parts in zip(*names, strict=True)]
 
@@ -125,12 +126,16 @@ def _numbered(codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]
     return found
 
 
-def _segments(leaf: Leaf, data: LeafData, rows: NDArray[np.int64]) -> list[str]:
+def _values(leaf: Leaf, data: LeafData, key: PartitionKey) -> LeafData:
+    return data if key.is_column else transformed(leaf, data, key)
+
+
+def _segments(leaf: Leaf, data: LeafData, rows: NDArray[np.int64], key: PartitionKey) -> list[str]:
     """The names of folders for the values of some rows."""
     chosen = take_rows(leaf, data, rows)
-    texts = iter(hive.segments(leaf, chosen.values))
+    texts = iter(hive.segments(leaf, chosen.values, key))
     if len(chosen.values) == len(rows):
         return list(texts)
     assert chosen.definition_levels is not None
     has_value = (chosen.definition_levels == leaf.max_definition_level).tolist()
-    return [next(texts) if each else hive.null_segment(leaf) for each in has_value]
+    return [next(texts) if each else f"{key.name}={NULL}" for each in has_value]

@@ -22,7 +22,7 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, 
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.tables.committer import Committer, SinkPlace
-from resilient_pq.tables.file_table import TableSettings
+from resilient_pq.tables.file_table import TableSettings, check_table
 from resilient_pq.writer.creation import new_file, sink_options_of
 from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
@@ -59,7 +59,9 @@ def create_dataset(
         dst: The folder: a URL, a path, or a pair of a store and a key in it. Local folders are made.
         schema: As of `create`, with the columns of `partition_by`; None takes it from the first batch.
         partition_by: Columns whose values become folders, as Hive, Arrow, Spark, DuckDB and Polars read them, in this
-            order: integers, texts, dates or booleans. They are not in the files.
+            order: integers, texts, dates or booleans. They are not in the files, but in those of an Iceberg table. Or
+            transforms as Iceberg has them, of columns that stay in the files: ``"year(at)"``, ``"month(at)"``,
+            ``"day(at)"``, ``"hour(at)"``, ``"bucket(16, id)"``, with folders such as ``at_day=2026-08-01``.
         roll_rows: Rows of a file, exactly.
         roll_bytes: Bytes of a file, about: how well rows compress is told from those before them.
         roll_seconds: Seconds after the first row of a file was written; a timer sees to it when nothing more is.
@@ -241,11 +243,10 @@ class _Sink:
             options = replace(options, options=replace(write, max_bytes_in_flight=share))
         # What no upload could have is refused before the first file is begun.
         sink_options_of(options.write, "x")
-        if table is not None and not hasattr(table, "connect"):
-            raise SchemaError(f"table is {table!r}", hint="it is an rpq.IcebergTable or an rpq.DeltaTable")
+        check_table(table, options)
         keep_keys = table is not None and table.keeps_keys
         settings = SinkSettings(keys, roll, max_open, options.row_group_bytes, keep_keys)
-        return cls(settings, Naming(name, keys), options, table)
+        return cls(settings, Naming(name, tuple(key.name for key in keys)), options, table)
 
     def writer(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from resilient_pq.dataset.naming import FilePlace, NamedFile
 from resilient_pq.dataset.rolling import Roll
 from resilient_pq.io import StoredState
+from resilient_pq.tables.partition_key import PartitionKey
 from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
 
@@ -97,7 +98,7 @@ class OpenFile:
 class SinkSettings:
     """How a data set is written."""
 
-    partition_by: tuple[str, ...]  # the columns of the partitions
+    partition_by: tuple[PartitionKey, ...]  # what names the partitions
     roll: Roll  # when a file is full
     max_open: int  # files that may be open at one time
     open_bytes: int  # bytes in memory that the rows of all open row groups may take together

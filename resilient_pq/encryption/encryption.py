@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 from resilient_pq.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
     from resilient_pq.format.schema_tree import Leaf, Schema
+    from resilient_pq.io import WriteStore
 
 #: Ordinals of columns have 2 bytes (Encryption.md, section 4.4.2).
 _MAX_COLUMNS: Final = 0x7FFF
 
 Algorithm = Literal["AES_GCM_V1", "AES_GCM_CTR_V1"]
+
+
+@runtime_checkable
+class EncryptionOfEach(Protocol):
+    """Something that gives every file keys of its own, such as `KeyTools.encryption` returns."""
+
+    async def for_file(self, place: tuple[WriteStore, str]) -> Encryption:
+        """How the file at a place is encrypted."""
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse names of columns that are not there, as `Encryption` does."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,17 +95,17 @@ class Encryption:
         footer = "plaintext" if self.plaintext_footer else "encrypted"
         return f"Encryption({self.algorithm}, {footer} footer, {len(self.column_keys)} column keys)"
 
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `open` by which a file that is encrypted so is read."""
+        return {"keys": {"footer": self.footer_key, **self.column_keys}, "aad_prefix": self.aad_prefix}
+
     def check_names(self, schema: Schema) -> None:
         """Refuse names of columns that are not there.
 
         Raises:
             SchemaError: There is no such column, or there are too many of them.
         """
-        if len(schema.leaves) > _MAX_COLUMNS:
-            raise SchemaError(f"an encrypted file has at most {_MAX_COLUMNS:,} columns, not {len(schema.leaves):,}")
-        for name in (*self.column_keys, *self.plaintext_columns):
-            if not any(name in _names(leaf) for leaf in schema.leaves):
-                raise SchemaError(f"encryption: there is no column {name!r}")
+        check_columns(schema, [*self.column_keys, *self.plaintext_columns])
 
     def name_of(self, leaf: Leaf) -> str | None:
         """The name that stands for a column: its own, or the longest of those that it lies in."""
@@ -102,3 +114,12 @@ class Encryption:
 
 def _names(leaf: Leaf) -> list[str]:
     return [".".join(leaf.path[:count]) for count in range(len(leaf.path), 0, -1)]
+
+
+def check_columns(schema: Schema, names: Sequence[str]) -> None:
+    """Refuse names of columns that are not there, and more columns than an encrypted file can have."""
+    if len(schema.leaves) > _MAX_COLUMNS:
+        raise SchemaError(f"an encrypted file has at most {_MAX_COLUMNS:,} columns, not {len(schema.leaves):,}")
+    for name in names:
+        if not any(name in _names(leaf) for leaf in schema.leaves):
+            raise SchemaError(f"encryption: there is no column {name!r}")

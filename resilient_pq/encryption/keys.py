@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,6 +14,7 @@ from resilient_pq.errors import KeyMissingError, OptionError, ResilientPQError, 
 from resilient_pq.format.crypto.modules import checked_key
 from resilient_pq.io import ReadStore
 
+log = logging.getLogger(__name__)
 #: What a mapping calls the key of the footer.
 FOOTER: Final = "footer"
 #: Bytes of key metadata, which the file names, that an error shows.
@@ -94,6 +96,7 @@ class DecryptionKeys:
             key = await self._ask(key_metadata, asked_column)
         except (LookupError, PermissionError, KeyMissingError) as refusal:
             self._refusals[key_metadata, asked_column] = refusal
+            log.info("there is no key %s: %s", whose, type(refusal).__name__)
             return None
         except ResilientPQError:
             raise

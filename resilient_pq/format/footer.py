@@ -60,7 +60,7 @@ PARITY_SHARE_KEY = "rpq.parity_share"
 FILES_KEY = "rpq.files"
 #: Where the records begin of a file to which rows were appended, and which another writer made.
 BEGINS_KEY = "rpq.begins"
-#: In checkpoints of a file that rows are appended to: bytes and ETag of the version that it is to replace.
+#: Of a file that rows were appended to: bytes and ETag of the version that it was to replace.
 BASE_KEY = "rpq.base"
 #: Where the file stands in a data set that is written as a stream: see `resilient_pq.dataset.naming`.
 DATASET_KEY = "rpq.dataset"

@@ -136,6 +136,9 @@ class _Search:
         self.knows_end = False
         self._source = source
         self._records: dict[int, GroupRecord] = {}
+        # A file to which rows were appended has last groups that are not its last one: of an earlier epoch, and before
+        # other parity.
+        self._epoch = self._least = 0
 
     def found(self) -> Sidecar | None:
         """The groups that do not contradict each other, in order."""
@@ -158,6 +161,7 @@ class _Search:
 
     async def take_all(self, places: Sequence[ByteRange]) -> None:
         """Read the records of the groups whose parity lies in these places."""
+        self._least = max(self._least, places[-1].end if places else 0)
         for place in reversed(places):
             await self._take(place)
 
@@ -178,8 +182,12 @@ class _Search:
         for at in range(start, size, _WINDOW_BYTES):
             window = ByteRange(at, min(at + _WINDOW_BYTES + HEADER_SIZE - 1, size))
             data = await self._source.read(window)
-            headers = ((at + i, parse_header(data[i : i + HEADER_SIZE])) for i in find_all(data, RECORD_MAGIC).tolist())
-            found += [(i, header) for i, header in headers if header is not None and _may_be(header)]
+            for i in find_all(data, RECORD_MAGIC).tolist():
+                header = parse_header(data[i : i + HEADER_SIZE])
+                if header is not None and header.offset == at + i:
+                    self._epoch = max(self._epoch, header.epoch)
+                if header is not None and _may_be(header):
+                    found.append((at + i, header))
         left = size  # hostile bytes may have a header every 96 bytes, each with a large payload
         for at, header in reversed(found):
             left -= header.payload_size
@@ -198,8 +206,8 @@ class _Search:
         """Take a record that lies so many bytes behind the place where it was written, if all of it fits together."""
         if record is None or record.flags & SIDECAR_FLAG or not _fits(header, record):
             return
-        if record.flags & LAST_FLAG and not self.knows_end:
-            size = record.extents[-1].end
+        size = record.extents[-1].end
+        if record.flags & LAST_FLAG and not self.knows_end and header.epoch >= self._epoch and size >= self._least:
             if shift not in (0, self._source.info.size - size) or size - self._source.info.size > _MOST_MISSING:
                 return
             self.size, self.knows_end = size, True

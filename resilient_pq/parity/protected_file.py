@@ -139,7 +139,7 @@ class ProtectedFile:
                 at += extent.size
         end = place.start
         for _, extent, at, group in sorted(extents, key=lambda found: found[0]):
-            start, stop = max(extent.start, place.start), min(extent.end, place.end)
+            start, stop = max(extent.start, end), min(extent.end, place.end)  # bytes may be in two groups
             if start < stop:
                 if end < start:
                     yield ByteRange(end, start), None, 0

@@ -11,7 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, NotParquetError, StoreError, TornFileError, Where, located
+from resilient_pq.errors import (
+    FormatError,
+    NotParquetError,
+    StoreError,
+    TornFileError,
+    UnsupportedError,
+    Where,
+    located,
+)
 from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.cancellation import in_loop
@@ -355,6 +363,8 @@ def open(
         require_complete=require_complete,
     )
     following = follow_options(follow) if follow is not False else None
+    if following is not None and keys is not None:
+        raise UnsupportedError("an encrypted file cannot be followed", hint="open it when its writer has closed it")
 
     async def opening() -> File:
         store, key = await reach(url, storage_options)

@@ -17,6 +17,7 @@ from resilient_pq.io.resolve import retry_of
 from resilient_pq.io.transfer.retry import retrying
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.tables.file_table import FileTable, Marks, TableFile, TableSettings, location_of
+from resilient_pq.tables.partition_key import PartitionKey
 
 log = logging.getLogger("resilient_pq.tables")
 
@@ -47,7 +48,7 @@ class SinkPlace:
     store: ReadStore  # where the data set is
     folder: str  # its key
     name: str  # of the sink in it
-    partition_by: tuple[str, ...]  # columns that name the folders of its partitions
+    partition_by: tuple[PartitionKey, ...]  # what names the folders of its partitions
 
 
 class Committer:
@@ -134,7 +135,8 @@ class Committer:
                 delay = self._retry.next_delay(error, failures=failures, elapsed=elapsed, rng=random.random)
                 if delay is None:
                     raise
-                self._note(error, delay)
+                if failures & (failures - 1) == 0:  # 1, 2, 4, ...: an outage may last
+                    self._note(error, delay)
                 await asyncio.sleep(delay)
             else:
                 failures = 0
@@ -168,9 +170,9 @@ class Committer:
 
     async def stop(self) -> None:
         """Commit no more; a commit that is under way comes to its end."""
-        if self._task is not None and not self._task.done():
+        if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await asyncio.gather(self._task, return_exceptions=True)
 
 
 def left(files: Sequence[PublishedFile], marks: Marks) -> list[PublishedFile]:

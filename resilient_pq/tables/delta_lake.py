@@ -23,7 +23,7 @@ from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.tables.catalog_errors import telling
 from resilient_pq.tables.delta_statistics import statistics_json
 from resilient_pq.tables.file_table import Marks, TableFile, check_rewrite, local_location, raised, sequences
-from resilient_pq.tables.partition_key import partition_values
+from resilient_pq.tables.partition_key import PartitionKey, partition_text, words
 
 _OF_S3FS = {
     "key": "AWS_ACCESS_KEY_ID",
@@ -109,36 +109,38 @@ class ConnectedDelta:
                 self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
             return self._table is not None
 
-    def create(self, ingest: Ingest, partition_by: Sequence[str]) -> None:
+    def create(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> None:
         """Make it, for rows of a schema, unless somebody else just has, and look at it."""
         import deltalake  # noqa: PLC0415
 
-        missing = [key for key in partition_by if key not in ingest.schema.names]
+        missing = [key for key in partition_by if key.is_column and key.name not in ingest.schema.names]
         if missing:
             raise SchemaError(
-                f"the type of {missing[0]!r} is not known, which is in the names of folders alone",
+                f"the type of {missing[0].name!r} is not known, which is in the names of folders alone",
                 where=Where(key=self.name),
                 hint="give schema=, with the columns of partition_by",
             )
-        schema = self._delta_schema(ingest.schema)
+        derived = [deltalake.Field(key.name, _type_of(key)) for key in partition_by if not key.is_column]
+        schema = deltalake.Schema([*self._delta_schema(ingest.schema).fields, *derived])
         with telling(self.name):
             deltalake.DeltaTable.create(
                 self._uri,
                 schema,
                 mode="ignore",
-                partition_by=list(partition_by),
+                partition_by=[key.name for key in partition_by],
                 configuration=dict(self._settings.configuration),
                 storage_options=self._options,
             )
         self.load()
 
-    def fitted(self, ingest: Ingest, partition_by: Sequence[str]) -> Ingest:
+    def fitted(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> Ingest:
         """What takes rows for files of this table; an error where they do not fit it."""
         with telling(self.name):
             metadata = self._table.metadata()
-            if metadata.partition_columns != list(partition_by):
+            if metadata.partition_columns != [key.name for key in partition_by]:
+                theirs = ", ".join(metadata.partition_columns) or "nothing"
                 raise SchemaError(
-                    f"the table is partitioned by {metadata.partition_columns}, the data set by {list(partition_by)}",
+                    f"the table is partitioned by {theirs}, the data set by {words(partition_by)}",
                     where=Where(key=self.name),
                     hint="partition_by is the same for both",
                 )
@@ -147,7 +149,7 @@ class ConnectedDelta:
                     raise UnsupportedError(
                         f"the table has {name} = {value!r}, which is not kept here", where=Where(key=self.name)
                     )
-            self._check(ingest.schema)
+            self._check(ingest.schema, but=metadata.partition_columns)
         return ingest
 
     def committed(self, sink: str, partitions: Collection[str]) -> Marks:
@@ -267,5 +269,11 @@ class ConnectedDelta:
 
 def _values(folder: str, keys: Sequence[str]) -> dict[str, str | None]:
     """The values of the columns of the partitions, as text."""
-    found = partition_values(folder)
-    return {key: found.get(key) for key in keys}
+    return {key: partition_text(folder, key) for key in keys}
+
+
+def _type_of(key: PartitionKey) -> Any:
+    """The type of the column that a transform becomes: Delta has no transforms."""
+    from deltalake.schema import PrimitiveType  # noqa: PLC0415
+
+    return PrimitiveType("integer" if key.num_buckets else "date" if key.transform == "day" else "string")

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from resilient_pq.arrow.batch_ingest import Ingest
-from resilient_pq.errors import FormatError, StoreError, UnsupportedError, Where
+from resilient_pq.errors import FormatError, OptionError, StoreError, UnsupportedError, Where
 from resilient_pq.io import LocalStore, ReadStore, RetryPolicy
 from resilient_pq.reader.contents import Contents
+from resilient_pq.tables.partition_key import PartitionKey
 
 #: How many files of a sink are in the table, by the folder of the partition.
 Marks = Mapping[str, int]
@@ -33,6 +34,14 @@ class TableFile:
     sequence: int = 0  # its number among the files of its partition by one sink, from 0
 
 
+class _MayBeEncrypted(Protocol):
+    """How files are written."""
+
+    @property
+    def encryption(self) -> object | None:
+        """With which keys."""
+
+
 class FileTable(Protocol):
     """A table as a thread works with it: every call may block, and may be made again after a `TransientError`."""
 
@@ -42,10 +51,10 @@ class FileTable(Protocol):
     def load(self) -> bool:
         """Look at the newest version; False where there is no such table yet."""
 
-    def create(self, ingest: Ingest, partition_by: Sequence[str]) -> None:
+    def create(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> None:
         """Make it, for rows of a schema, unless somebody else just has, and look at it."""
 
-    def fitted(self, ingest: Ingest, partition_by: Sequence[str]) -> Ingest:
+    def fitted(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> Ingest:
         """What takes rows for files of this table, with its field ids; an error where they do not fit it."""
 
     def committed(self, sink: str, partitions: Collection[str]) -> Marks:
@@ -68,6 +77,19 @@ class TableSettings(Protocol):
 
     def connect(self, folder: str, storage_options: Mapping[str, Any] | None) -> FileTable:
         """The table, for files below a folder (`location_of`)."""
+
+
+def check_table(table: object, options: _MayBeEncrypted) -> None:
+    """Raise where files cannot be committed to what a caller names as their table; None names none."""
+    if table is None:
+        return
+    if not hasattr(table, "connect"):
+        raise OptionError(f"table is {table!r}", hint="it is an rpq.IcebergTable or an rpq.DeltaTable")
+    if options.encryption is not None:
+        raise OptionError(
+            "encrypted files cannot be in a table: its readers have no keys for them",
+            hint="leave out encryption=, or table=",
+        )
 
 
 def location_of(store: ReadStore, key: str) -> str:

@@ -26,12 +26,23 @@ from resilient_pq.io import RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.tables.catalog_errors import telling
 from resilient_pq.tables.field_ids import with_field_ids
-from resilient_pq.tables.file_table import Marks, TableFile, check_rewrite, raised, read_marks, sequences, write_marks
-from resilient_pq.tables.partition_key import partition_values
+from resilient_pq.tables.file_table import (
+    Marks,
+    TableFile,
+    check_rewrite,
+    local_location,
+    raised,
+    read_marks,
+    sequences,
+    write_marks,
+)
+from resilient_pq.tables.partition_key import PartitionKey, partition_text, words
 
 _SINK = "rpq.sink"
 _FILES = "rpq.files"
 _COMMIT = "rpq.commit"
+#: pyiceberg takes what follows for no part of the path.
+_NOT_IN_LOCATIONS = frozenset("#?")
 _NAME_MAPPING = "schema.name-mapping.default"
 #: Of a commit after a conflict, by pyiceberg.
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
@@ -75,6 +86,11 @@ class IcebergTable:
 
     def connect(self, folder: str, storage_options: Mapping[str, Any] | None) -> ConnectedTable:
         """The table as a thread works with it."""
+        if "://" not in folder or set(folder) & _NOT_IN_LOCATIONS:
+            raise OptionError(
+                f"files in {folder} cannot be in a table: readers do not find them there",
+                hint="write into a folder, or an object store, whose name has neither # nor ?",
+            )
         return ConnectedTable(self, folder, storage_options or {})
 
     def _catalog_properties(self, folder: str, storage_options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -85,9 +101,12 @@ class IcebergTable:
         if isinstance(given, Mapping):
             ours = _io_properties(storage_options) if folder.startswith("s3") else {}
             return str(given.get("name", "default")), {**ours, **given}
+        from sqlalchemy import URL  # noqa: PLC0415
+
         path = Path(given).absolute()
         path.mkdir(parents=True, exist_ok=True)
-        database = {"type": "sql", "uri": f"sqlite:///{path / 'catalog.db'}", "warehouse": path.as_uri()}
+        uri = URL.create("sqlite", database=str(path / "catalog.db")).render_as_string()
+        database = {"type": "sql", "uri": uri, "warehouse": local_location(str(path))}
         return "default", {**(_io_properties(storage_options) if folder.startswith("s3") else {}), **database}
 
 
@@ -116,11 +135,12 @@ class ConnectedTable:
         if self._connected is None:
             try:
                 from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+
+                name, properties = self._settings._catalog_properties(*self._known)
             except ImportError as error:
                 raise UnsupportedError(
                     "tables of Iceberg need pyiceberg", hint="pip install 'resilient_pq[iceberg]'"
                 ) from error
-            name, properties = self._settings._catalog_properties(*self._known)
             try:
                 self._connected = load_catalog(name, **properties)
             except ValueError as error:  # of settings alone: nothing is asked yet
@@ -142,17 +162,19 @@ class ConnectedTable:
                 return False
             return True
 
-    def create(self, ingest: Ingest, partition_by: Sequence[str]) -> None:
+    def create(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> None:
         """Make it, for rows of a schema, unless somebody else just has, and look at it."""
         with telling(self.name):
             from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError  # noqa: PLC0415
             from pyiceberg.partitioning import PartitionField, PartitionSpec  # noqa: PLC0415
-            from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
+            from pyiceberg.transforms import parse_transform  # noqa: PLC0415
 
             numbers = count(1)
             schema = self._iceberg_schema(with_field_ids(ingest.schema, lambda _: next(numbers)))
             fields = (
-                PartitionField(schema.find_field(key).field_id, 1000 + at, IdentityTransform(), key)
+                PartitionField(
+                    schema.find_field(key.column).field_id, 1000 + at, parse_transform(key.transform), key.name
+                )
                 for at, key in enumerate(partition_by)
             )
             namespace = self._settings.name.rpartition(".")[0]
@@ -168,13 +190,12 @@ class ConnectedTable:
                 )
         self.load()
 
-    def fitted(self, ingest: Ingest, partition_by: Sequence[str]) -> Ingest:
+    def fitted(self, ingest: Ingest, partition_by: Sequence[PartitionKey]) -> Ingest:
         """What takes rows for files of this table, with its field ids; an error where they do not fit it."""
         with telling(self.name):
-            spec = [each.name for each in self._table.spec().fields]
-            if spec != list(partition_by):
+            if self._keys != list(partition_by):
                 raise SchemaError(
-                    f"the table is partitioned by {spec}, the data set by {list(partition_by)}",
+                    f"the table is partitioned by {words(self._keys)}, the data set by {words(partition_by)}",
                     where=Where(key=self.name),
                     hint="partition_by is the same for both",
                 )
@@ -315,21 +336,30 @@ class ConnectedTable:
             **statistics.to_serialized_dict(),
         )
 
+    @property
+    def _keys(self) -> list[PartitionKey]:
+        """What the table is partitioned by."""
+        schema = self._table.schema()
+        return [
+            PartitionKey(str(schema.find_column_name(each.source_id)), str(each.transform))
+            for each in self._table.spec().fields
+        ]
+
     def _partition(self, folder: str) -> Any:
         """The values of a partition, in the types of the table."""
         from pyiceberg.conversions import partition_to_py  # noqa: PLC0415
         from pyiceberg.typedef import Record  # noqa: PLC0415
         from pyiceberg.types import DateType  # noqa: PLC0415
-        from pyiceberg.utils.datetime import date_str_to_days  # noqa: PLC0415
 
-        texts, schema, values = partition_values(folder), self._table.schema(), []
-        for each in self._table.spec().fields:
-            kind: Any = each.transform.result_type(schema.find_type(each.source_id))
-            text = texts.get(each.name)
-            if text is not None and isinstance(kind, DateType):
-                values.append(date_str_to_days(text))
+        values: list[Any] = []
+        for key in self._keys:
+            kind, text = self._table.schema().find_type(key.column), partition_text(folder, key.name)
+            if text is None:
+                values.append(None)
+            elif key.is_column and not isinstance(kind, DateType):
+                values.append(partition_to_py(kind, text))
             else:
-                values.append(None if text is None else partition_to_py(kind, text))
+                values.append(key.value(text))
         return Record(*values)
 
 

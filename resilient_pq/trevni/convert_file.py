@@ -120,7 +120,8 @@ async def convert(
         stream = RowStream(source, selected, policy, verify=verify, keep_empty=False)
         conversion = _Conversion(source, stream, out_schema, verify)
         await _write(conversion, creation, policy, progress)
-        async with open((target.store, target.key)) as file:
+        keys = {} if options.encryption is None else options.encryption.reading()
+        async with open((target.store, target.key), **keys) as file:
             return conversion.report(Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
 
 

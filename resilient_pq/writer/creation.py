@@ -113,6 +113,9 @@ def writer_of(
         try:
             checkpoint_log = None if log_path is None else CheckpointLog.open(log_path)
             sink, resumed = await begin(store, key)
+            settings = options
+            if options.encryption is not None and resumed is None:
+                settings = await _with_keys(options, (store, key), sink)
         except BaseException:
             if checkpoint_log is not None:
                 checkpoint_log.close()
@@ -124,7 +127,7 @@ def writer_of(
             key,
             sink,
             schema=schema,
-            options=options,
+            options=settings,
             owns_store=owns_store,
             checkpoint_log=checkpoint_log,
             resumed=resumed,
@@ -132,6 +135,19 @@ def writer_of(
         )
 
     return Opening(opening, is_local=is_local(url))
+
+
+async def _with_keys(options: EncoderOptions, place: tuple[WriteStore, str], sink: ObjectSink) -> EncoderOptions:
+    """The options, with keys of this file alone where every file has its own."""
+    from resilient_pq.encryption.encryption import EncryptionOfEach  # noqa: PLC0415 (few files are encrypted)
+
+    if not isinstance(options.encryption, EncryptionOfEach):
+        return options
+    try:
+        return replace(options, encryption=await options.encryption.for_file(place))
+    except BaseException:
+        await sink.abort()
+        raise
 
 
 def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:

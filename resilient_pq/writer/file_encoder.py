@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from resilient_pq.arrow.batch_ingest import Batch
-from resilient_pq.errors import EncodingError, SchemaError, Where, located
+from resilient_pq.errors import EncodingError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.pages import chunk_encoder
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide
 from resilient_pq.format.pages.chunk_options import ChunkOptions
@@ -79,6 +79,9 @@ class FileEncoder:
     def __init__(self, layout: FileLayout, options: EncoderOptions) -> None:
         """Prepare to encode."""
         schema = layout.schema
+        if (options.encryption is None) != (layout.sealing is None):
+            where = "in the clear" if layout.sealing is None else "encrypted"
+            raise UnsupportedError(f"the file is {where}, and cannot be gone on with otherwise")
         self.layout = layout
         self.num_rows_taken = layout.num_rows
         self._options = options

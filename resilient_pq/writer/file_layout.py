@@ -82,7 +82,7 @@ class FileLayout:
         serialized_bytes: Bytes that the row groups take in a footer.
         stored_dictionaries: Whether row groups that were in place already have dictionaries, for each leaf; None where
             they have no values.
-        base: What checkpoints say of the version that rows are appended to; None where they are not.
+        base: What footers say of the version that rows are appended to; None where they are not.
         ends_as: The state of the file when it is finished.
     """
 
@@ -350,7 +350,7 @@ class FileLayout:
         }
         if self._checkpoints:
             key_value[footer.CHECKPOINTS_KEY] = ",".join(self._checkpoints)
-        if self.base is not None and state == "in-progress":
+        if self.base is not None:
             key_value[footer.BASE_KEY] = self.base
         metadata: dict[str, Any] = {
             "schema": self._elements,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.keys import FOOTER
+from resilient_pq.errors import EncodingError
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.annotations import Empty
 from resilient_pq.format.crypto.file_cipher import AES_GCM, FileAlgorithm
@@ -21,7 +22,7 @@ from resilient_pq.format.crypto.modules import (
     RandomBytes,
     record_aad,
 )
-from resilient_pq.format.crypto.sealed_chunk import ChunkSealer
+from resilient_pq.format.crypto.sealed_chunk import ChunkSealer, EncryptedChunk
 from resilient_pq.format.crypto.sealed_footer import FileCryptoMetaData
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
@@ -169,6 +170,8 @@ class FileSealing:
 
     def chunk_payload(self, number: int, place: ChunkPlace, chunk: EncodedChunk) -> bytes:
         """The payload of the record before a chunk, which has this number."""
+        if self._ciphers[place.column] is not None and not isinstance(chunk, EncryptedChunk):
+            raise EncodingError("a column chunk was to be written in the clear that has to be encrypted")
         return BytesBehind(chunk.size, chunk.crc).pack() + self._record(RecordKind.CHUNK, number, place.pack())
 
     def row_group_payload(self, number: int, payload: bytes) -> bytes:

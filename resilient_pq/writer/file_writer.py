@@ -199,8 +199,10 @@ class Writer(UnstoredDeadline):
         groups = self._options.parity_groups()
         sealing = None
         if self._options.encryption is not None:
-            from resilient_pq.writer.file_sealing import FileSealing  # noqa: PLC0415 (few files are encrypted)
+            from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
+            from resilient_pq.writer.file_sealing import FileSealing  # noqa: PLC0415
 
+            assert isinstance(self._options.encryption, Encryption)  # `writer_of` has asked for keys
             sealing = FileSealing(self._options.encryption, ingest.schema, self._file_id, os.urandom)
         laid_out = ingest.schema, RecordChain(self._file_id), key_value, sealing
         layout = FileLayout(*laid_out) if groups is None else ProtectedLayout(*laid_out, groups=groups)

@@ -92,10 +92,11 @@ def parity_share(_: str, value: Any) -> None:
 
 def encryption_keys(name: str, value: object) -> None:
     """How a file is encrypted; an error does not show what was given, as that may be a key."""
-    from resilient_pq.encryption.encryption import Encryption  # noqa: PLC0415 (few files are encrypted)
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach  # noqa: PLC0415 (few are encrypted)
 
-    if not isinstance(value, Encryption):
-        raise OptionError(f"{name} is of type {type(value).__name__}; it takes rpq.Encryption")
+    if not isinstance(value, Encryption | EncryptionOfEach):
+        hint = "pass rpq.Encryption, or what rpq.KeyTools.encryption gives"
+        raise OptionError(f"{name} is of type {type(value).__name__}; it takes rpq.Encryption", hint=hint)
 
 
 def file_path(name: str, value: object) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
 
 if TYPE_CHECKING:
-    from resilient_pq.encryption.encryption import Encryption
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound="EncodingKeywords")
@@ -40,7 +40,7 @@ class EncodingKeywords(TypedDict, total=False):
 class StreamKeywords(EncodingKeywords, total=False):
     """Those of functions whose rows come over time."""
 
-    encryption: Encryption | None
+    encryption: Encryption | EncryptionOfEach | None
     max_unstored_seconds: float | None
 
 
@@ -54,7 +54,6 @@ class PageKeywords(EncodingKeywords, total=False):
 class PartitionKeywords(PageKeywords, total=False):
     """Those of functions that write many files at once."""
 
-    encryption: Encryption | None
     metadata: Mapping[str, str] | None
 
 

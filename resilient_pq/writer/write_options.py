@@ -37,7 +37,7 @@ from resilient_pq.writer.option_checks import (
 )
 
 if TYPE_CHECKING:
-    from resilient_pq.encryption.encryption import Encryption
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
     from resilient_pq.parity.inline_groups import InlineGroups
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
@@ -198,7 +198,7 @@ class EncoderOptions:
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
-    encryption: Encryption | None = option(None, encryption_keys)  # noqa: RUF009  # its default is None
+    encryption: Encryption | EncryptionOfEach | None = option(None, encryption_keys)  # noqa: RUF009  # its default is None
     parity: float | str | None = option(
         None,
         parity_share,

@@ -66,7 +66,7 @@ class TestFile:
         assert (ended.code, ended.out) == (0, '{"x": 1}\n{"x": 2}\n{"x": 3}\n')
         assert ended.err == ""
 
-    @pytest.mark.parametrize("verb", ["head", "schema", "count", "stats", "inspect"])
+    @pytest.mark.parametrize("verb", ["head", "tail", "schema", "count", "stats", "inspect"])
     def test_every_verb_that_reads_takes_it(self, rpq_run: Any, encrypted: Path, keys_file: Any, verb: str) -> None:
         ended = rpq_run(verb, encrypted, "--json", "--keys", keys_file())
         assert ended.code == 0 and no_key_in(ended.out, ended.err)
@@ -107,8 +107,8 @@ class TestFile:
             ({"footer": None}, "the key called 'footer' cannot be used"),
             ({KEY.hex(): "footer"}, "the key cannot be used"),
             ([KEY.hex()], "not a JSON object"),
-            (f'{{"footer": "{KEY.hex()}"', "not JSON"),
-            ("[" * 100_000, "not JSON"),
+            (f'{{"footer": "{KEY.hex()}"', "not a JSON object"),
+            ("[" * 100_000, "not a JSON object"),
         ],
     )
     def test_what_is_wrong_is_told_without_a_key(
@@ -197,3 +197,91 @@ class TestAdvice:
     def test_the_prefix_is_compared(self, rpq_run: Any, encrypted: Path, keys_file: Any) -> None:
         assert rpq_run("count", encrypted, "--keys", keys_file(), "--aad-prefix", "day").out == "3\n"
         assert rpq_run("count", encrypted, "--keys", keys_file(), "--aad-prefix", "night").code
+
+
+class TestWriting:
+    @pytest.fixture
+    def three(self, keys_file: Any) -> Path:
+        """A file of three keys."""
+        return keys_file({"kf": KEY.hex(), "kc": "00" * 24, "other": "11" * 32})
+
+    @pytest.fixture
+    def rows(self, tmp_path: Path) -> Path:
+        path = tmp_path / "rows.csv"
+        path.write_text("name,ssn,place\nAda,1234,London\nGrace,2345,New York\n")
+        return path
+
+    def test_a_file_is_encrypted_and_read_with_the_same_options(
+        self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path
+    ) -> None:
+        dst, keys = tmp_path / "staff.parquet", ("--keys", three)
+        options = ("--encrypt", "kf", "--encrypt-column", "ssn=kc", *keys)
+        written = rpq_run("write", rows, dst, *options, "--json")
+        assert written.code == 0 and written.document["rows"] == 2
+        assert not any(word in dst.read_bytes() for word in (b"London", b"ssn", b"name", KEY))
+        assert rpq_run("cat", dst, *keys, "--columns", "name,ssn").out == (
+            '{"name": "Ada", "ssn": 1234}\n{"name": "Grace", "ssn": 2345}\n'
+        )
+        # With the footer key alone the other columns are read.
+        three.write_text(json.dumps({"kf": KEY.hex()}))
+        assert rpq_run("cat", dst, *keys, "--columns", "place").code == 0
+        refused = rpq_run("cat", dst, *keys)
+        assert refused.code and "ssn" in refused.err
+        # Arrow needs the footer key, too.
+        three.write_text(json.dumps({"kf": "22" * 16}))
+        assert rpq_run("count", dst, *keys).code
+
+    def test_a_footer_and_a_column_stay_in_the_clear(
+        self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path
+    ) -> None:
+        dst = tmp_path / "staff.parquet"
+        options = ("--encrypt", "kf", "--plaintext-footer", "--plaintext-columns", "place", "--keys", three)
+        assert rpq_run("write", rows, dst, *options).code == 0
+        data = dst.read_bytes()
+        assert b"London" in data and b"Grace" not in data
+        assert pq.ParquetFile(dst).read(columns=["place"]).to_pydict() == {"place": ["London", "New York"]}
+
+    def test_a_file_is_encrypted_by_a_command(self, rpq_run: Any, rows: Path, tmp_path: Path) -> None:
+        dst, options = tmp_path / "staff.parquet", ("--key-command", printing(KEY.hex()))
+        assert rpq_run("write", rows, dst, "--encrypt", "any", *options).code == 0
+        assert rpq_run("count", dst, *options).out == "2\n"
+
+    def test_parquet_is_encrypted_decrypted_and_encrypted_anew(
+        self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path
+    ) -> None:
+        names = ("plain", "secret", "again", "back")
+        plain, secret, again, back = (tmp_path / f"{name}.parquet" for name in names)
+        assert rpq_run("write", rows, plain).code == 0
+        assert rpq_run("write", plain, secret, "--encrypt", "kf", "--keys", three).code == 0
+        assert rpq_run("write", secret, again, "--encrypt", "other", "--plaintext-footer", "--keys", three).code == 0
+        assert rpq_run("write", again, back, "--keys", three).code == 0
+        assert rpq_run("diff", plain, back, "--json").document["values"]["columns"] == {}
+        assert b"London" in back.read_bytes() and b"London" not in secret.read_bytes() + again.read_bytes()
+
+    def test_a_data_set_is_encrypted(self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path) -> None:
+        dst, options = tmp_path / "staff", ("--keys", three)
+        assert rpq_run("write", rows, dst, "--roll-rows", 1, "--encrypt", "kf", *options).code == 0
+        assert rpq_run("count", dst, *options).out.endswith("2  total\n")
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            ("--encrypt", "kf"),
+            ("--plaintext-footer",),
+            ("--encrypt-column", "ssn=kf"),
+            ("--encrypt", "kf", "--encrypt-column", "ssn"),
+            ("--encrypt", "kf", "--encrypt-column", "ssn=kf", "--encrypt-column", "ssn=kc"),
+            ("--encrypt", "none"),
+            ("--encrypt", "kf", "--encrypt-column", "ssn=none"),
+            ("--encrypt", "kf", "--encrypt-column", "age=kc"),
+            ("--encrypt", "kf", "--plaintext-columns", "age"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(
+        self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path, options: tuple[str, ...]
+    ) -> None:
+        dst = tmp_path / "staff.parquet"
+        keys = () if options == ("--encrypt", "kf") else ("--keys", three)
+        ended = rpq_run("write", rows, dst, *options, *keys)
+        assert ended.code == 2 and not dst.exists()
+        assert no_key_in(ended.out, ended.err)

@@ -81,3 +81,20 @@ async def test_metadata_that_end_too_early() -> None:
     assert report.outcome is rpq.Outcome.DAMAGED
     assert any("too early" in finding.message for finding in report.findings)
     assert (await recovered(data)).outcome is rpq.Outcome.RECOVERED
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+async def test_a_chunk_without_a_size(lacks: bool) -> None:
+    """A wrong bit makes another kind of number of it, which counts as unknown; a writer may state 0 all the same."""
+    pages, metadata = pages_and_metadata()
+    chunk = metadata.row_groups[1].columns[0].meta_data
+    assert chunk is not None
+    chunk.total_uncompressed_size = 0
+    whole = compact_protocol.encode(metadata)
+    at = whole.index(b"\x16\x28\x16\0")  # 20 values, and the size
+    data = pages + footer.frame(whole[: at + 2] + (b"\x14" if lacks else b"\x16") + whole[at + 3 :])
+    report = await recovered(data)
+    assert report.outcome is (rpq.Outcome.RECOVERED if lacks else rpq.Outcome.SOUND)
+    store = MemoryStore()
+    await store.put("damaged", data)
+    assert (await rpq.check((store, "damaged"))).outcome is (rpq.Outcome.DAMAGED if lacks else rpq.Outcome.SOUND)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+import resilient_pq as rpq
 from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.errors import KeyMissingError, OptionError, TransientError
+from resilient_pq.errors import KeyMissingError, OptionError, TransientError, UnsupportedError
 
 FOOTER_KEY, SSN_KEY, NAME_KEY = b"0123456789012345", b"1234567890123450" * 2, b"1234567890123451"
 ALL = (FOOTER_KEY, SSN_KEY, NAME_KEY)
@@ -177,3 +178,8 @@ async def test_no_repr_shows_a_key() -> None:
     keys = DecryptionKeys.of({"footer": FOOTER_KEY, "ssn": SSN_KEY})
     await keys.key_of(None, None)
     assert repr(keys) == "DecryptionKeys(1 known)"
+
+
+def test_an_encrypted_file_is_not_followed() -> None:
+    with pytest.raises(UnsupportedError, match="cannot be followed"):
+        rpq.open("day.parquet", keys=FOOTER_KEY, follow=True)

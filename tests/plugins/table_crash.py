@@ -54,8 +54,8 @@ def write(told: dict[str, Any]) -> None:
 class Killer:
     """Kills this process when a step is reached for the nth time, or after some seconds."""
 
-    def __init__(self, step: str | None, nth: int, seconds: float | None) -> None:
-        self.step, self.left = step, nth
+    def __init__(self, kind: str, step: str | None, nth: int, seconds: float | None) -> None:
+        self.kind, self.step, self.left = kind, step, nth
         self.timer = None if seconds is None else threading.Timer(seconds, self.kill)
 
     def kill(self) -> None:
@@ -68,9 +68,6 @@ class Killer:
                 self.kill()
 
     def __enter__(self) -> None:
-        import deltalake
-        from pyiceberg.catalog.sql import SqlCatalog
-
         from resilient_pq.tables import committer, delta_lake, iceberg
 
         for table in (iceberg.ConnectedTable, delta_lake.ConnectedDelta):
@@ -80,9 +77,15 @@ class Killer:
         self.around(committer, "read_footers", None, "footers read", awaited=True)
         self.around(committer, "commit_files", None, "known")
         self.around(committer.Committer, "finish", "ending", "ended", awaited=True)
-        self.around(SqlCatalog, "_write_metadata", None, "(written)")
-        self.around(SqlCatalog, "commit_table", "committing", "committed")
-        self.around(deltalake.DeltaTable, "create_write_transaction", "committing", "committed")
+        if self.kind == "delta":
+            import deltalake
+
+            self.around(deltalake.DeltaTable, "create_write_transaction", "committing", "committed")
+        else:
+            from pyiceberg.catalog.sql import SqlCatalog
+
+            self.around(SqlCatalog, "_write_metadata", None, "(written)")
+            self.around(SqlCatalog, "commit_table", "committing", "committed")
         if self.timer is not None:
             self.timer.start()
 
@@ -110,5 +113,5 @@ class Killer:
 
 if __name__ == "__main__":
     told = json.loads(sys.argv[1])
-    with Killer(told.get("step"), told.get("nth", 1), told.get("seconds")):
+    with Killer(told["kind"], told.get("step"), told.get("nth", 1), told.get("seconds")):
         write(told)

@@ -12,7 +12,9 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 ROWS, GROUPS = 10, 5
@@ -63,3 +65,21 @@ async def test_lost_rows_are_counted_by_the_footer(lost: tuple[int, ...]) -> Non
         if fate.kept:
             assert fate.num_rows is not None and fate.first_row in (None, found[position])
             position += fate.num_rows
+
+
+async def test_rows_of_two_row_groups_are_not_said_to_be_of_the_second() -> None:
+    """Of the first only the record of a chunk is left, which does not tell how many rows it had."""
+    store = MemoryStore()
+    async with rpq.create((store, "file"), row_group_rows=ROWS) as writer:
+        await writer.write({"id": range(4 * ROWS)})
+    data = bytearray((await store.read_tail("file", 1 << 20)).data)
+    chunks = [header for _, header in scan_headers(data, 0) if header.kind == RecordKind.CHUNK]
+    final = max(header.offset for _, header in scan_headers(data, 0))
+    for start, end in ((chunks[1].end, chunks[3].offset), (final, final + HEADER_SIZE)):
+        data[start:end] = bytes(end - start)
+    await store.put("damaged", bytes(data))
+    report = await rpq.recover((store, "damaged"), (store, "out"))
+    assert report.kept is not None and report.kept.ledger is not None
+    told = [(fate.first_row, fate.num_rows, fate.row_group, fate.kept) for fate in report.kept.ledger.rows]
+    assert told[:3] == [(0, ROWS, 0, True), (ROWS, 2 * ROWS, None, False), (3 * ROWS, ROWS, 3, True)]
+    assert check_ledger(report.kept.ledger) == []

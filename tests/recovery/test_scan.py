@@ -60,4 +60,8 @@ def test_the_outermost_file_is_that_which_encloses_the_others() -> None:
     assert outermost_file(found((ONE, 100, 1100), *inside)) == OTHER
     # Without the beginning of either the longer one: how many bytes are missing tells nothing.
     assert outermost_file(found((ONE, 9000, 100), (ONE, 9900, 1000), (OTHER, 9000, 700), (OTHER, 9500, 1200))) == ONE
+    # But the one that began before the other, and ends behind it, has that one within it.
+    inside = [(OTHER, 666 + offset, 431 + offset) for offset in range(0, 30_000, 1000)]
+    assert outermost_file(found(*inside, (ONE, 38_495, 34_399), (ONE, 40_000, 35_904))) == ONE
+    assert outermost_file(found(*inside, (ONE, 34_600, 34_399), (ONE, 36_105, 35_904))) == OTHER
     assert outermost_file([]) is None

@@ -17,8 +17,9 @@ from resilient_pq import sync as rpq
 from resilient_pq.damage.partial_metadata import partial_metadata
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, ChunkSums, read_footer
-from resilient_pq.format.resilience_records import RECORD_MAGIC
+from resilient_pq.format.resilience_records import RECORD_MAGIC, RecordChain, RecordKind
 from resilient_pq.reader.contents import Contents
+from resilient_pq.recovery.evidence.footers.footer_evidence import is_within
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import Method
@@ -204,6 +205,31 @@ def test_junk_behind_the_end(theirs: bytes) -> None:
     assert found.contents == contents_of(theirs)
     (behind,) = [finding for finding in found.findings if "stand behind the end" in finding.message]
     assert (behind.start, behind.end) == (len(theirs), len(theirs) + len(junk))
+
+
+def test_a_number_of_rows_is_not_believed_where_the_damage_may_begin_in_it() -> None:
+    """A block of something else begins within it: its last byte is another one, and what follows are no row groups."""
+    data = by_pyarrow(200)
+    at = data.rindex(b"\x16\x90\x03\x19")  # 200 rows, and the row groups
+    found = find(data[: at + 2] + b"\x0c" + b"%" * 200 + data[at + 203 :])
+    assert partial_metadata(data[: at + 2][found.start :] + b"\x0c").num_rows == 776
+    assert (found.complete, found.num_rows, found.num_row_groups) == (False, None, None)
+
+
+@pytest.mark.parametrize(
+    "change", [(b"\0", b"\0"), (b"\n", b"\r\n"), (b"\r\n", b"\n")], ids=["as it was", "CR LF", "LF"]
+)
+def test_metadata_behind_the_beginning_of_a_file_are_of_that_file(change: tuple[bytes, bytes]) -> None:
+    """In a page of the outer file, and whatever a transfer as text made of its first record."""
+    chain = RecordChain(b"1" * 16)
+    for kind in (RecordKind.ANCHOR, RecordKind.CHUNK):
+        inner = b"PAR1" + chain.record(kind, 4, b"schema", num_rows=0, num_row_groups=0)
+        data = bytes(50) + inner.replace(*change)
+        asking = is_within(len(data))
+        place = next(asking)
+        with pytest.raises(StopIteration) as stop:
+            asking.send(memoryview(data)[place.start : place.end])
+        assert stop.value.value is (kind is RecordKind.ANCHOR)
 
 
 @pytest.mark.parametrize("lost", range(1, 9))

@@ -16,3 +16,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.fixture
 def iceberg_place(tmp_path: Path) -> Place:
     return Place(tmp_path / "tables", *KINDS["iceberg"])
+
+
+@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.thorough)])
+def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """For what does not depend on the format: the quicker one in the quick suite."""
+    return Place(tmp_path / "tables", *KINDS[request.param])

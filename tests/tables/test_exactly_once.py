@@ -35,26 +35,26 @@ async def test_every_file_is_committed_when_it_is_published(place: Any) -> None:
 async def test_a_table_that_is_there_takes_more_of_another_sink(place: Any) -> None:
     async def write(name: str, start: int) -> None:
         async with rpq.create_dataset(
-            place.data, table=place.settings(), partition_by="day", roll_rows=7, name=name
+            place.data, table=place.settings(), partition_by="day", roll_rows=8, name=name
         ) as writer:
-            for at in range(start, start + 100, 20):
-                await writer.write(rows(at, at + 20))
+            for at in range(start, start + 30, 10):
+                await writer.write(rows(at, at + 10))
 
     await write("first", 0)
-    await asyncio.gather(*(write(f"sink-{number}", number * 100) for number in (1, 2, 3)))
-    assert place.ids() == list(range(400))
+    await asyncio.gather(*(write(f"sink-{number}", number * 30) for number in (1, 2)))
+    assert place.ids() == list(range(90))
 
 
-async def test_files_of_a_data_set_without_a_table_are_committed_later(place: Any) -> None:
-    async with rpq.create_dataset(place.data, roll_rows=10) as writer:
+async def test_files_of_a_data_set_without_a_table_are_committed_later(any_place: Any) -> None:
+    async with rpq.create_dataset(any_place.data, roll_rows=10) as writer:
         await writer.write(rows(0, 25))
     for _ in range(2):
-        async with rpq.resume_dataset(place.data, table=place.settings()):
+        async with rpq.resume_dataset(any_place.data, table=any_place.settings()):
             pass
-        assert place.ids() == list(range(25))
-    async with rpq.resume_dataset(place.data, table=place.settings()) as writer:
+        assert any_place.ids() == list(range(25))
+    async with rpq.resume_dataset(any_place.data, table=any_place.settings()) as writer:
         await writer.write(rows(25, 30))
-    assert place.ids() == list(range(30))
+    assert any_place.ids() == list(range(30))
 
 
 async def test_two_committers_of_one_sink_race(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ async def test_two_committers_of_one_sink_race(place: Any, monkeypatch: pytest.M
     assert place.ids() == list(range(50))
 
 
-async def test_writing_goes_on_while_the_catalog_is_away(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writing_goes_on_while_the_catalog_is_away(any_place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_files, away = committing.commit_files, True
 
     def commit(*arguments: Any) -> None:
@@ -109,17 +109,17 @@ async def test_writing_goes_on_while_the_catalog_is_away(place: Any, monkeypatch
         commit_files(*arguments)
 
     monkeypatch.setattr(committing, "commit_files", commit)
-    async with rpq.create_dataset(place.data, table=place.settings(retry=SOON), roll_rows=10) as writer:
+    async with rpq.create_dataset(any_place.data, table=any_place.settings(retry=SOON), roll_rows=10) as writer:
         await writer.write(rows(0, 25))
-        await asyncio.sleep(0.5)  # longer than the policy: the time counts from the end on
+        await asyncio.sleep(0.4)  # longer than the policy: the time counts from the end on
         await writer.write(rows(25, 45))
-        assert len(writer.files_not_committed) == 4 and place.ids() == []
+        assert len(writer.files_not_committed) == 4 and any_place.ids() == []
         away = False
-    assert place.ids() == list(range(45))
+    assert any_place.ids() == list(range(45))
 
 
 async def test_files_that_are_not_committed_are_named_and_committed_later(
-    place: Any, monkeypatch: pytest.MonkeyPatch
+    any_place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def commit(*_: Any) -> None:
         raise rpq.TransientError("the catalog does not answer")
@@ -127,24 +127,24 @@ async def test_files_that_are_not_committed_are_named_and_committed_later(
     with monkeypatch.context() as patch:
         patch.setattr(committing, "commit_files", commit)
         with pytest.raises(rpq.StoreError, match=r"2 files are published and not committed to .*events") as caught:
-            async with rpq.create_dataset(place.data, table=place.settings(retry=SOON), roll_rows=10) as writer:
+            async with rpq.create_dataset(any_place.data, table=any_place.settings(retry=SOON), roll_rows=10) as writer:
                 await writer.write(rows(0, 15))
     said = str(caught.value)
     assert "part-00000000.parquet" in said and "part-00000001.parquet" in said and "does not answer" in said
     assert "rpq.resume_dataset(..., table=)" in said
     assert len(writer.files) == 2
-    async with rpq.resume_dataset(place.data, table=place.settings()):
+    async with rpq.resume_dataset(any_place.data, table=any_place.settings()):
         pass
-    assert place.ids() == list(range(15))
+    assert any_place.ids() == list(range(15))
 
 
-async def test_what_is_final_ends_the_writing(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_final_ends_the_writing(any_place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def commit(*_: Any) -> None:
         raise rpq.AccessDeniedError("not yours")
 
     monkeypatch.setattr(committing, "commit_files", commit)
     with pytest.raises(rpq.AccessDeniedError, match="not yours"):
-        async with rpq.create_dataset(place.data, table=place.settings(), roll_rows=10) as writer:
+        async with rpq.create_dataset(any_place.data, table=any_place.settings(), roll_rows=10) as writer:
             for at in range(0, 1000, 10):
                 await writer.write(rows(at, at + 10))
                 await asyncio.sleep(0.01)
@@ -172,3 +172,10 @@ async def test_files_are_rewritten_once(place: Any, partition_by: str | None, tm
     async with rpq.resume_dataset(place.data, table=place.settings(), partition_by=partition_by) as writer:
         await writer.write(rows(30, 40))
     assert place.ids() == list(range(40))
+
+
+async def test_what_cannot_be_committed_is_refused(any_place: Any) -> None:
+    with pytest.raises(rpq.OptionError, match="IcebergTable or"):
+        rpq.create_dataset(any_place.data, table="web.events")  # type: ignore[arg-type]
+    with pytest.raises(rpq.OptionError, match="encrypted files cannot be in a table"):
+        rpq.create_dataset(any_place.data, table=any_place.settings(), encryption=rpq.Encryption(footer_key=bytes(16)))

@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A partitioned table, written blocking."""
     folder = tmp_path_factory.mktemp("iceberg")
     table = rpq.IcebergTable(catalog=folder, name="web.events")
-    with sync.create_dataset(folder / "events", table=table, partition_by=["day", "country"], roll_rows=40) as writer:
+    with sync.create_dataset(folder / "events", table=table, partition_by=["day", "country"], roll_rows=90) as writer:
         for start in range(0, 200, 50):
             writer.write(TABLE.slice(start, 50))
     return folder

@@ -83,7 +83,7 @@ def on_disk(kind: str, folder: Path, **told: Any) -> Run:
 
 @pytest.mark.parametrize(("kind", "partition_by"), [("iceberg", "day"), ("delta", None)])
 def test_killed_between_a_commit_and_its_answer(kind: str, partition_by: str | None, tmp_path: Path) -> None:
-    on_disk(kind, tmp_path, partition_by=partition_by, num_rows=80).survive(step="committed", nth=1)
+    on_disk(kind, tmp_path, partition_by=partition_by, num_rows=40).survive(step="committed", nth=1)
 
 
 @pytest.mark.thorough

@@ -87,6 +87,7 @@ CALLS: dict[str, tuple[Call, RetryPolicy]] = {
     "append": (lambda how: entered(rpq.append(URL, **how)), WRITING),
     "resume_dataset": (lambda how: entered(rpq.resume_dataset("s3://bucket/days", **how)), WRITING),
     "write_metadata": (lambda how: rpq.write_metadata("s3://bucket/days", **how), WRITING),
+    "rotate_master_keys": (lambda how: rpq.rotate_master_keys(URL, rpq.KeyTools(object()), **how), WRITING),
     "complete_upload": (lambda how: rpq.complete_upload(URL, **how), WRITING),
     "abort_upload": (lambda how: rpq.abort_upload(URL, **how), WRITING),
     "list_uploads": (lambda how: rpq.list_uploads("s3://bucket", **how), READING),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import resilient_pq as rpq
+from resilient_pq.cli.given_keys import NO_KEYS, GivenKeys
 from resilient_pq.cli.input.arrow_readers import ARROW_FILE_MAGIC, CONTINUATION, read_arrow
 from resilient_pq.cli.input.background import in_background
 from resilient_pq.cli.input.input_stream import STDIN, Decompressed, InputStream, open_stream, take_bytes
@@ -81,6 +82,7 @@ async def open_rows(
     src: str,
     *,
     storage_options: Mapping[str, Any] | None = None,
+    keys: GivenKeys = NO_KEYS,
     block_bytes: int = BLOCK_BYTES,
     as_written: Collection[str] = (),
     block_seconds: float | None = None,
@@ -91,7 +93,7 @@ async def open_rows(
     ending, packed = _form_of(src, form)
     _check_form(src, ending, form, text_options)
     if ending in _PARQUET or (_is_url(src) and ending not in _READERS):
-        opened = _open_copy_of_stdin() if src == STDIN else _open_parquet(src, storage_options)
+        opened = _open_copy_of_stdin(keys) if src == STDIN else _open_parquet(src, storage_options, keys)
     else:
         given, waiting = text_options or TextOptions(block_bytes), block_seconds or math.inf
         given = replace(given, block_bytes=block_bytes, as_written=as_written, block_seconds=waiting)
@@ -149,15 +151,31 @@ async def _open_local(src: str, ending: str, packed: str, text_options: TextOpti
 
 
 @asynccontextmanager
-async def _open_parquet(src: Location, storage_options: Mapping[str, Any] | None) -> AsyncIterator[InputRows]:
-    async with rpq.open(src, storage_options=storage_options) as file, aclosing(_parquet_batches(file)) as batches:
+async def _open_parquet(
+    src: Location, storage_options: Mapping[str, Any] | None, keys: GivenKeys
+) -> AsyncIterator[InputRows]:
+    how: Mapping[str, Any] = keys.opening
+    if keys.sealing is not None and not await _is_encrypted(src, storage_options):
+        how = {}  # they are for the new file alone
+    async with (
+        rpq.open(src, storage_options=storage_options, **how) as file,
+        aclosing(_parquet_batches(file)) as batches,
+    ):
         yield InputRows(file.arrow_schema, batches, metadata_of(file))
 
 
+async def _is_encrypted(src: Location, storage_options: Mapping[str, Any] | None) -> bool:
+    try:
+        async with rpq.open(src, storage_options=storage_options) as file:
+            return file.contents.metadata.encryption_algorithm is not None
+    except rpq.KeyMissingError:
+        return True
+
+
 @asynccontextmanager
-async def _open_copy_of_stdin() -> AsyncIterator[InputRows]:
+async def _open_copy_of_stdin(keys: GivenKeys) -> AsyncIterator[InputRows]:
     """A Parquet file, which is read from its end, from stdin."""
-    async with stdin_as_file(STDIN) as copy, _open_parquet(copy, None) as rows:
+    async with stdin_as_file(STDIN) as copy, _open_parquet(copy, None, keys) as rows:
         yield rows
 
 

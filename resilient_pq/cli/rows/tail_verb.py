@@ -79,7 +79,11 @@ def tail(
                         batches = file.batches(_BATCH_ROWS, names, row_groups=wanted, filters=filters)
                         surplus = await _print(batches, surplus, form)
             return ExitCode.SOUND
-        how: dict[str, Any] = {"follow": options, "storage_options": output.reached.options}
+        how: dict[str, Any] = {
+            "follow": options,
+            "storage_options": output.reached.options,
+            **output.reached.keys.opening,
+        }
         async with rpq.open_many(url, **how) if names_many(url) else rpq.open(url, **how) as source:
             files = source.files if isinstance(source, rpq.Dataset) else [source]
             filters = WhereClause(where or "").filters(files[0].schema)

@@ -15,6 +15,10 @@ from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.page import read_header
 
 
+class EncryptedChunk(EncodedChunk):
+    """A chunk whose pages and bloom filter are sealed; its statistics and indexes are not."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkSealer:
     """Seals the modules of one column chunk, whose ordinals are in the AAD of each."""
@@ -30,7 +34,7 @@ class ChunkSealer:
         aad = ModulePlace(kind, self.row_group, self.column, page).aad(self.file_aad)
         return self.cipher.seal(content, kind, aad, self.random_bytes)
 
-    def chunk(self, chunk: EncodedChunk) -> EncodedChunk:
+    def chunk(self, chunk: EncodedChunk) -> EncryptedChunk:
         """The chunk with its pages and its bloom filter sealed."""
         buffers: list[bytearray] = []
         places: dict[int, PageLocation] = {}  # of each page, by where it was
@@ -57,7 +61,7 @@ class ChunkSealer:
             data_page_offset=0 if first is None else first.offset,
             dictionary_page_offset=None if dictionary_page is None else dictionary_page.offset,
         )
-        return EncodedChunk(
+        return EncryptedChunk(
             buffers=list(buffers),
             size=size,
             metadata=metadata,

@@ -19,6 +19,9 @@ from resilient_pq.io.upload.part_layout import part_size
 from resilient_pq.io.upload.upload_start import duplicates_of, refuse_changed
 from resilient_pq.units import MiB
 
+#: Where copies may have any size: so many of an object, unless they reach these bytes; and no more in any case.
+_FEW_COPIES, _COPIED_BYTES = 100, 256 * MiB
+_MOST_COPIES = 5_000
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
 #: through here.
 _MAX_COPIES = 16
@@ -41,11 +44,14 @@ class CopiedUpload:
 
 def parts_to_copy(end: int, options: SinkOptions) -> list[ByteRange]:
     """The parts of an upload to copy from the first `end` bytes of an object."""
-    # They are as long as the options size them. Where parts may be unequal, the last reaches to the last whole MiB:
-    # so less than a MiB is left to be read and sent. None where the bytes do not fill one part.
+    # Where parts may be unequal, the last reaches to the last whole MiB: so less than a MiB is left to be read and
+    # sent. Those of a large object are long then, and leave numbers of parts for what is written behind them. None
+    # where the bytes do not fill one part.
     places: list[ByteRange] = []
-    start = 0
-    while (stop := start + part_size(len(places) + 1, options)) <= end:
+    start, least = 0, 0
+    if not options.equal_parts:
+        least = max(min(end // _FEW_COPIES, _COPIED_BYTES), end // _MOST_COPIES) // MiB * MiB
+    while (stop := start + max(part_size(len(places) + 1, options), min(least, (end - start) // MiB * MiB))) <= end:
         places.append(ByteRange(start, stop))
         start = stop
     if places and not options.equal_parts:

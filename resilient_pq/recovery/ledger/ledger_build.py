@@ -152,16 +152,17 @@ def _rows(
     counts: list[int | None] = []
     fates: list[RowsFate] = []
     counted: int | None = 0
+    goes_on = False  # whether the row group before may have had more rows, which lie in the gap, too
     for row_group in row_groups:
         missing = row_group.number - len(counts)
         if missing > 0:
             gap = gaps.pop(row_group.located.ordinal - missing, None)
             rows = None if gap is None else gap.num_rows
-            single = len(counts) if missing == 1 else None
+            single = len(counts) if missing == 1 and not goes_on else None
             reason = "nothing names it" if gap is None else gap.reason
             fates.append(RowsFate(counted, rows, single, False, reason=reason))
             counts += [rows if single is not None else None] * missing
-        first_row = row_group.located.rows_before
+        first_row, goes_on = row_group.located.rows_before, row_group.located.num_rows is None
         rest = gaps.pop(row_group.located.ordinal, None)
         counts.append(None if rest is not None else row_group.num_rows)
         fates += fates_of_rows(reconstruction.contents.schema, row_group, first_row)

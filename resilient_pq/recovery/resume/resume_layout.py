@@ -87,11 +87,12 @@ async def layout_behind_all(source: DamagedObject, contents: Contents, share: Pa
         chain = RecordChain(record.file_id, record.epoch + 1, record.number + 1, record.offset, record.newest_footer)
     share = share or parity_share_of(contents)
     known = GroupsInPlace() if share is None else await _groups_in_place(source, contents, [], end)
-    # What no group has yet is not read again: parity begins with the rows that are appended.
-    groups = None if share is None else InlineGroups(share, end, known.num_groups)
+    # The next group begins with the parity of the last one, which is in none; other bytes without parity stay so.
+    known = replace(known, end=known.places[-1].start if known.places else end)
     begins = str(end) if record is None else contents.key_value.get(BEGINS_KEY)
     keys = {BEGINS_KEY: begins, BASE_KEY: f"{end}:{source.info.etag}"}
     row_groups = await off_loop(contents.num_chunks, _unchanged, contents.metadata.row_groups)
+    groups = None if share is None else await _open_group(source, share, known, row_groups, end)
     return await off_loop(contents.num_chunks, _laid_out, contents, chain, row_groups, end, (groups, known), keys)
 
 

@@ -132,7 +132,7 @@ async def prefix_of(
     num_rows = sum(candidate.row_group.num_rows for candidate in row_groups)
     checkpoints = tuple(place for place in known.contents.checkpoints if place.num_rows <= num_rows)
     places = [_ANCHOR.offset, *(place.offset for place in checkpoints)]
-    if row_groups:
+    if row_groups and row_groups[-1].end > known.contents.records_begin:
         record = record_range(row_groups[-1].row_group, source.info.size)
         if record is None:
             raise _damaged(source)

@@ -23,8 +23,10 @@ _HEADER_BYTES = (1024, 256 * 1024)
 _UNCOUNTED = 100
 #: How far back the beginning of a file is looked for that metadata without a row group may be of.
 _REACH = 8 * 1024 * 1024
-#: An anchor begins so; in a page that is compressed no more of it may be as it was written.
-_ANCHOR = RECORD_MAGIC + bytes((FORMAT_VERSION, RecordKind.ANCHOR))
+#: The magic of a record, as it was written, and as a transfer as text leaves it.
+_MAGICS = (RECORD_MAGIC, RECORD_MAGIC.replace(b"\n", b"\r\n"), RECORD_MAGIC.replace(b"\r\n", b"\n"))
+#: An anchor has this behind it; in a page that is compressed no more of it may be as it was written.
+_ANCHOR = bytes((FORMAT_VERSION, RecordKind.ANCHOR))
 
 
 def find_shift(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generator[ByteRange, memoryview, int | None]:
@@ -151,8 +153,9 @@ def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
 
 def _is_file_start(behind: memoryview) -> bool:
     """Whether bytes behind a magic are the first record or page of a file."""
-    if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
-        return behind[: len(_ANCHOR)] == _ANCHOR
+    for magic in _MAGICS:
+        if behind[: len(magic)] == magic:
+            return behind[len(magic) : len(magic) + len(_ANCHOR)] == _ANCHOR
     try:
         read_header(behind, 0)
     except FormatError:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
+from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, SchemaElement
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.off_event_loop import off_loop
@@ -44,6 +46,7 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
     known = replace(await known.with_footer(contents), footer_whole=True)
     if not contents.verified:
         refused = await off_loop(contents.num_chunks, _describe_refused, contents)
+        refused += await _find_missing_sizes(known.source, contents)
         known = replace(known.with_findings(*refused), keys_damaged=bool(refused))
     if contents.miscounted is not None:
         message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
@@ -72,6 +75,24 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     if any(named) and not all(named):
         messages.append("the footer names some column chunks and not others: some readers refuse the file")
     return [_footer_finding(contents, message) for message in messages]
+
+
+async def _find_missing_sizes(source: DamagedObject, contents: Contents) -> list[Finding]:
+    """The sizes of chunks that a footer lacks, not those that it states as 0, as some writers do."""
+    footer = contents.footer
+
+    def chunks_without_size() -> list[ColumnChunk]:
+        chunks = filter(has_values, all_chunks(contents.metadata.row_groups))
+        return [
+            chunk for chunk in chunks if chunk.meta_data is not None and not chunk.meta_data.total_uncompressed_size
+        ]
+
+    if not await off_loop(contents.num_chunks, chunks_without_size):
+        return []
+    stored = await source.read(ByteRange(footer.start, footer.start + footer.length))
+    if await off_loop(contents.num_chunks, compact_protocol.encode, contents.metadata) == bytes(stored):
+        return []
+    return [_footer_finding(contents, "the footer lacks the size of a column chunk: some readers refuse the file")]
 
 
 def _footer_finding(contents: Contents, message: str) -> Finding:

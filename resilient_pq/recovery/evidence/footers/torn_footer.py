@@ -158,6 +158,8 @@ def describe_torn(
     findings = list(_findings_before(extent, 0))
     end = min(start + partial.end, extent.data_end)
     cut = partial.ending is MetadataEnd.CUT
+    if not cut and partial.num_row_groups is None:
+        partial = replace(partial, num_rows=None)  # what is damaged behind a number may begin within it
     how = "the file was cut inside its footer" if cut else "the footer is damaged"
     rest = "the schema is whole"
     if partial.num_row_groups is not None:

@@ -72,8 +72,12 @@ class FileSpan:
     complete: bool
 
     def encloses(self, other: FileSpan) -> bool:
-        """Whether another file lies between records of this one, as in values of a column."""
-        return self.start < other.start and other.end < self.end
+        """Whether another file lies between records of this one, as in values of a column.
+
+        Where the beginnings of both are missing, it lies behind the offset at which this one began.
+        """
+        begins_before = self.base < other.base < 0 or self.start < other.start
+        return begins_before and other.end < self.end
 
 
 def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
