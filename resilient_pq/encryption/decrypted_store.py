@@ -21,14 +21,17 @@ from resilient_pq.errors import (
     AuthenticationError,
     FormatError,
     StoreError,
+    TornFileError,
     Where,
+    WrongKeyError,
     located,
 )
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
-from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, WrongTagError, module_size
+from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, KeyCipher, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import SealedPage
 from resilient_pq.format.crypto.sealed_footer import (
+    FOOTER_CHANGED,
     SealedFooter,
     column_key_metadata,
     open_chunks,
@@ -122,6 +125,8 @@ class DecryptedStore(SubstituteStore):
         """
         tail, sealed = await _read_sealed_footer(store, key, tail_bytes)
         where = Where(key=store.url_of(key))
+        if sealed is None and not bytes(tail.data[-4:]) == footer.MAGIC:
+            raise TornFileError("no Parquet magic at the end: the footer is missing or cut short", where=where)
         if sealed is None:
             hint = "leave the keys out if the file is not meant to be encrypted"
             raise AuthenticationError("the file is not encrypted, and keys were given for it", where=where, hint=hint)
@@ -130,7 +135,13 @@ class DecryptedStore(SubstituteStore):
             if footer_key is None:
                 raise keys.missing(sealed.key_metadata, None)
             cipher = FileCipher.of(sealed.algorithm, footer_key, aad_prefix)
-            metadata = sealed.metadata(cipher)
+            try:
+                metadata = sealed.metadata(cipher)
+            except WrongKeyError:
+                first = await store.read_range(key, len(footer.MAGIC), min(sealed.start, _PAGE_START), pin=tail.info)
+                if not await _prove_keys(sealed, cipher, keys, memoryview(first)):
+                    raise
+                raise AuthenticationError(FOOTER_CHANGED, where=Where(offset=sealed.start)) from None
             own = column_key_metadata(metadata)
             asked = await all_or_none(keys.key_of(about, path) for path, about in own.items())
             found = dict(zip(own, asked, strict=True))
@@ -305,6 +316,27 @@ class DecryptedStore(SubstituteStore):
         if len(behind) < CTR_OVERHEAD:
             behind = memoryview(await self._stored(at + header, min(at + header + CTR_OVERHEAD, end)))
         return header + module_size(behind, 0, end - at - header, CTR_OVERHEAD)
+
+
+async def _prove_keys(sealed: SealedFooter, cipher: FileCipher, keys: DecryptionKeys, first: memoryview) -> bool:
+    """Whether other modules than a footer that was changed show that the keys are those of the file.
+
+    These are the first one of the file, and in a footer in the clear the metadata of its columns.
+    """
+    if cipher.footer is not None and cipher.footer.seems_right_for(first):
+        return True
+    if sealed.module is not None:
+        return False
+    try:
+        metadata, _ = compact_protocol.decode(FileMetaData, sealed.payload, what="footer")
+    except FormatError:
+        return False
+    for chunk in [chunk for row_group in metadata.row_groups[:1] for chunk in row_group.columns]:
+        own = None if chunk.crypto_metadata is None else chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
+        given = None if own is None else await keys.key_of(own.key_metadata, ".".join(own.path_in_schema or ()))
+        if given is not None and KeyCipher(given).seems_right_for(memoryview(chunk.encrypted_column_metadata or b"")):
+            return True
+    return False
 
 
 def _around(sealed: SealedFooter, metadata: FileMetaData) -> Iterator[Patch]:

@@ -220,8 +220,6 @@ class DamagedObject:
         except FormatError as error:
             await self._refuse_encrypted()
             return error
-        except KeyMissingError:
-            raise
         except UnsupportedError:
             if (await self.survey()).footer is None:
                 raise
@@ -232,7 +230,7 @@ class DamagedObject:
         """Raise where a footer that cannot be used is that of an encrypted file."""
         size = self.info.size
         ends = [ByteRange(0, min(len(MAGIC), size)), ByteRange(max(size - len(MAGIC), 0), size)]
-        if ENCRYPTED_MAGIC in [bytes(await self.read(end)) for end in ends]:
+        if ENCRYPTED_MAGIC in [bytes(await self.read(end)) for end in ends] and (await self.survey()).footer is None:
             raise KeyMissingError("the footer is encrypted", where=Where(key=self.url))
 
     async def begins_with_magic(self) -> bool:

@@ -8,7 +8,8 @@ from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import KeyMissingError, NothingToRecoverError, RowsLostError, Where
+from resilient_pq.errors import FormatError, KeyMissingError, NothingToRecoverError, RowsLostError, Where
+from resilient_pq.format.crypto.sealed_footer import parse_sealed_footer
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MIN_FILE_SIZE, TAIL_SIZE
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.output_target import Target, check_free, make_folder
@@ -177,10 +178,10 @@ async def _prepare(target: Target, options: RecoverOptions) -> None:
 async def _surveyed(source: DamagedObject) -> tuple[DamagedObject, Ciphertext, list[Finding]]:
     """What is whole of a file, and its bytes, rebuilt from parity as far as that is possible."""
     found = await source.drive(survey_ciphertext(source.info.size, source.file_id))
-    if found.file_id is None and not await _ends_in_footer(source):
-        finding = Finding(Damage.TORN, _NO_END, Where(offset=found.size))
-        raise _nothing(source, [finding], (), "a whole copy of the file is needed")
     if found.file_id is None:
+        if not await _ends_in_footer(source) and await _footer_in_clear(source) is None:
+            finding = Finding(Damage.TORN, _NO_END, Where(offset=found.size))
+            raise _nothing(source, [finding], (), "a whole copy of the file is needed")
         raise KeyMissingError(_UNCHECKED, where=Where(key=source.url), hint=_PASS_KEYS)
     if found.is_whole or (healed := await _rebuilt(source)) is None:
         return source, found, []
@@ -201,8 +202,15 @@ def _nothing(
 async def _ends_in_footer(source: DamagedObject) -> bool:
     """Whether the last bytes are those of an encrypted footer."""
     size = source.info.size
-    last = await source.read(ByteRange(max(size - TAIL_SIZE, 0), size))
-    return size >= MIN_FILE_SIZE and bytes(last).endswith(ENCRYPTED_MAGIC)
+    last = bytes(await source.read(ByteRange(max(size - TAIL_SIZE, 0), size)))
+    start = size - TAIL_SIZE - int.from_bytes(last[:4], "little")
+    if size < MIN_FILE_SIZE or not last.endswith(ENCRYPTED_MAGIC) or start < len(ENCRYPTED_MAGIC):
+        return False
+    try:
+        parse_sealed_footer(await source.read(ByteRange(start, size)), start, None)
+    except FormatError:
+        return False
+    return True
 
 
 async def _rebuilt(source: DamagedObject) -> tuple[DamagedObject, str] | None:

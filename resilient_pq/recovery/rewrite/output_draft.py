@@ -76,20 +76,23 @@ class Draft:
         origin: tuple[ReadStore, ObjectInfo, int] | None = None,
     ) -> None:
         """Push the next column chunk; `origin` is where its bytes lie already, in a version of another object."""
-        ordinal = len(self._layout.row_groups)
+        ordinal, sealing = len(self._layout.row_groups), self._layout.sealing
+        stored, place = chunk, ByteRange(0, chunk.size)
         parts = [memoryview(part).cast("B") for part in chunk.buffers]
-        read = ChunkRead(ordinal, leaf, chunk.metadata, ByteRange(0, chunk.size), num_rows, quirks=self._quirks)
+        if sealing is not None:
+            stored, origin = await off_loop(AT_ONCE + 1, partial(sealing.chunk, chunk, ordinal, leaf.ordinal)), None
+        pushed = self._layout.chunk(stored)
+        if sealing is None:
+            place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
+            parts = [memoryview(part).cast("B") for part in pushed[1:]]
+        read = ChunkRead(ordinal, leaf, chunk.metadata, place, num_rows, quirks=self._quirks)
         pieces = len(chunk.header_crcs) if is_copy else AT_ONCE + 1
         try:
             await off_loop(pieces, partial(_read_again, read, parts, is_copy=is_copy))
         except (FormatError, UnsupportedError) as error:
             raise _refused(error.message, read.where) from error
-        if self._layout.sealing is not None:
-            seal = partial(self._layout.sealing.chunk, chunk, ordinal, leaf.ordinal)
-            chunk, origin = await off_loop(AT_ONCE + 1, seal), None
-        pushed = self._layout.chunk(chunk)
-        place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
-        self._chunks.append(_Placed(place, chunk.metadata.num_values))
+        place = ByteRange(self._layout.offset - stored.size, self._layout.offset)
+        self._chunks.append(_Placed(place, stored.metadata.num_values))
         if origin is not None:
             self._sink.expect_copy(*origin, place)
         await self._push(pushed)

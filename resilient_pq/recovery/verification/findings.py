@@ -154,7 +154,7 @@ def _without_sums(contents: Contents, ordinal: int) -> tuple[list[ChunkRead], li
             both = [index_ranges.column_index_place(of), index_ranges.offset_index_place(of)]
             if chunk.file is not None or ChunkSums.of(chunk.metadata) is not None:
                 continue
-        except FormatError:
+        except (FormatError, KeyMissingError):
             continue  # what is wrong is found where the chunk is examined; readers do without an index
         ranges = [place.range for place in both if place is not None]
         if len(ranges) == len(both):
