@@ -11,7 +11,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import RowGroupBytes, size_option
+from resilient_pq.cli.shared_options import RowGroupBytes, parse_table, size_option
 from resilient_pq.shell_commands import command
 
 NAME = "compact"
@@ -36,6 +36,13 @@ def compact(
         str | None,
         typer.Option(metavar="SHARE", help="Bytes of parity inside the new files for each byte: 5% or 0.05."),
     ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="iceberg:[CATALOG/]NAME|delta[:URL]",
+            help="The table that has the files: it gets the new ones in their place, in one commit. As of rpq write.",
+        ),
+    ] = None,
     remove_sources: Annotated[
         bool, typer.Option("--remove-sources", help="Remove the files when all new ones were read back and are sound.")
     ] = False,
@@ -52,6 +59,8 @@ def compact(
     DST, not both.
     """
 
+    settings = parse_table(table)
+
     async def work(output: Output) -> int:
         with output.progress("compacting") as meter:
             done = await rpq.compact(
@@ -61,6 +70,7 @@ def compact(
                 copy_bytes=copy_from,
                 row_group_bytes=row_group_bytes,
                 parity=parity,
+                table=settings,
                 remove_sources=remove_sources,
                 dry_run=dry_run,
                 storage_options=output.reached.options,

@@ -83,6 +83,7 @@ async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any]) ->
                 dst,
                 progress=lambda done, rows: meter.update(done / rows, wording.counted(done, "row")),
                 storage_options=output.reached.options,
+                **await output.reached.keys.writing(),
                 **asked,
             )
     except rpq.NothingToRecoverError as error:

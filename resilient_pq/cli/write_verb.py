@@ -226,16 +226,17 @@ def text_options_of(
     )
 
 
-def _block_seconds(max_unstored_seconds: float | None) -> float | None:
-    """Seconds that a block of text may wait for lines: a third of the time until rows have to be stored."""
-    return None if max_unstored_seconds is None else max_unstored_seconds / 3
+def _opened(output: Output, open_source: OpenSource, settings: Mapping[str, Any], **how: Any) -> Any:
+    """The source; a block of text may wait for lines for a third of the time until rows have to be stored."""
+    seconds, reached = settings["max_unstored_seconds"], output.reached
+    waiting = None if seconds is None else seconds / 3
+    return open_source(storage_options=reached.options, keys=reached.keys, block_seconds=waiting, **how)
 
 
 async def _write_file(output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any]) -> int:
     began = time.monotonic()
     options = output.reached.options
-    waiting = _block_seconds(settings["max_unstored_seconds"])
-    reading = open_source(storage_options=options, keys=output.reached.keys, block_seconds=waiting)
+    reading = _opened(output, open_source, settings)
     async with _rows(output, reading) as (rows, meter), stdout_as_file(output, dst) as path:
         creation = rpq.create(path, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
@@ -283,8 +284,7 @@ async def resume_file(
     """Go on with a file; with `skip` the source starts again, and rows that are stored are passed over."""
     began = time.monotonic()
     options = output.reached.options
-    waiting = _block_seconds(settings["max_unstored_seconds"])
-    reading = open_source(storage_options=options, keys=output.reached.keys, block_seconds=waiting)
+    reading = _opened(output, open_source, settings)
     async with _rows(output, reading) as (rows, meter), opening(rows) as writer:
         stored = writer.num_rows_stored
         passed = f"; the first {wording.counted(stored, 'row')} of SRC were passed over" if skip and stored else ""
@@ -303,13 +303,9 @@ async def _write_dataset(
     table: str | None,
 ) -> int:
     began = time.monotonic()
-    reading = open_source(
-        storage_options=output.reached.options,
-        keys=output.reached.keys,
-        # The days of JSON, "2026-08-01", are read as times, which name no partitions.
-        as_written=create.keywords.get("partition_by", ()),
-        block_seconds=_block_seconds(create.keywords["max_unstored_seconds"]),
-    )
+    # The days of JSON, "2026-08-01", are read as times, which name no partitions.
+    as_written = create.keywords.get("partition_by", ())
+    reading = _opened(output, open_source, create.keywords, as_written=as_written)
     async with _rows(output, reading) as (rows, meter):
         creation = create(rows.schema, metadata=rows.metadata, storage_options=output.reached.options)
         async with creation as writer:

@@ -8,6 +8,7 @@ from typing import Any
 from resilient_pq.bulk.output_folder import refuse_overlap, resolve_folder
 from resilient_pq.compaction.compaction_plan import Limits
 from resilient_pq.compaction.compaction_run import Compaction, CompactionRun, Progress, RunOptions
+from resilient_pq.compaction.source_listing import SourceListing
 from resilient_pq.dataset.file_listing import Source, scope_of
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, RetryPolicy, Stores, with_retry
@@ -69,6 +70,10 @@ async def compact(
             not sound when it is read back.
         AlreadyExistsError: An output's name is taken by something else.
         StoreError: A store refused.
+
+    Warns:
+        IncompleteFileWarning: A source is a checkpoint of a writer that never finished, or what a recovery could keep
+            of one.
     """
     for name, value in (("target_bytes", target_bytes), ("row_group_bytes", row_group_bytes)):
         whole_number(name, value)
@@ -90,7 +95,8 @@ async def compact(
             refuse_overlap(output, scope, same_names=not given and not apart)
         limits = Limits(target_bytes, copy_bytes, row_group_bytes, parity)
         options = RunOptions(limits, table, remove_sources, dry_run, reached, progress)
-        return await CompactionRun(src, scope, stores, output, options).run()
+        sources = SourceListing(src, stores, output, remove=remove_sources, in_table=table is not None)
+        return await CompactionRun(sources, output, options).run()
     finally:
         await stores.close()
         await dst_stores.close()

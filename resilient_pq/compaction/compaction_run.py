@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -11,7 +10,6 @@ from itertools import compress
 from typing import Any
 
 from resilient_pq.bulk.bounded_jobs import JobBounds, in_flight
-from resilient_pq.bulk.name_pattern import is_data_file
 from resilient_pq.bulk.scope import Place, Scope, shown_place
 from resilient_pq.compaction.compaction_plan import (
     CompactionPlan,
@@ -27,19 +25,14 @@ from resilient_pq.compaction.output_file import OutputFile
 from resilient_pq.compaction.plan_journal import KeptPlan, PlanJournal
 from resilient_pq.compaction.prepared_piece import Preparation
 from resilient_pq.compaction.source_files import Agreement, SourceFile, facts_of, open_sources
-from resilient_pq.dataset.file_listing import Source, find_files
+from resilient_pq.compaction.source_listing import SourceListing, has_changed, identity_of, remove
 from resilient_pq.dataset.unfinished_files import side_by_side
 from resilient_pq.errors import NotFoundError, RecoveryError, Where
 from resilient_pq.io import (
-    LocalStore,
     MultipartStore,
     SinkOptions,
-    Stores,
     WriteStore,
 )
-from resilient_pq.io.location import fingerprint
-from resilient_pq.parity.sidecar import sidecar_key
-from resilient_pq.reader.data_file import METADATA_NAME
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Outcome
 from resilient_pq.tables.committer import PublishedFile, commit_rewrite
@@ -110,12 +103,10 @@ class _Opened:
 class CompactionRun:
     """A compaction under way."""
 
-    def __init__(
-        self, src: Source | Sequence[Source], scope: Scope | None, stores: Stores, output: Scope, options: RunOptions
-    ) -> None:
+    def __init__(self, sources: SourceListing, output: Scope, options: RunOptions) -> None:
         """Ask nothing yet."""
         assert isinstance(output.store, WriteStore)
-        self._src, self._scope, self._stores = src, scope, stores
+        self._sources = sources
         self._store, self._folder = output.store, output.folder
         self._options = options
         self._journal = PlanJournal(output.store, output.folder)
@@ -126,12 +117,12 @@ class CompactionRun:
     async def run(self) -> Compaction:
         """Carry out what was begun, then what has come since."""
         while True:
-            listed = await self._list()
+            listed = await self._sources.listed()
             try:
                 if await self._turn(listed):
                     return self._result
             except NotFoundError:
-                if (await self._list()).keys() == listed.keys():
+                if (await self._sources.listed()).keys() == listed.keys():
                     raise  # else another process has removed the sources of a plan that it completed
 
     async def _turn(self, listed: Mapping[str, tuple[Place, str]]) -> bool:
@@ -145,7 +136,7 @@ class CompactionRun:
         fresh = await self._fresh(listed, plans)
         if not fresh:
             if not listed and self._journal.is_new:
-                raise self._nothing_found()
+                raise self._sources.nothing_found()
             return True
         plan = await self._new_plan(fresh)
         if self._result.is_plan:
@@ -156,34 +147,13 @@ class CompactionRun:
 
     # -- what is there ---------------------------------------------------------------------------
 
-    async def _list(self) -> dict[str, tuple[Place, str]]:
-        """The sources by the hash of their names, each with its name below the folder."""
-        scope = self._scope
-        if scope is None:
-            places = await find_files(self._src, self._stores)
-            return {_identity(place): (place, place[1]) for place in places}
-        names = await scope.names()
-        if self._options.remove_sources and METADATA_NAME in names:
-            raise RecoveryError(
-                "the folder has a summary, which names files that would be removed",
-                where=Where(key=shown_place(scope.place(METADATA_NAME))),
-                hint="remove the summary first, and write one of the outputs: rpq metadata",
-            )
-        wanted = [(scope.place(name), name) for name in names if scope.pattern is not None or is_data_file(name)]
-        return {_identity(place): (place, name) for place, name in wanted}
-
-    def _nothing_found(self) -> NotFoundError:
-        return (
-            NotFoundError("no file was given") if self._scope is None else self._scope.nothing_found(any_listed=False)
-        )
-
     async def _fresh(
         self, listed: Mapping[str, tuple[Place, str]], plans: Iterable[KeptPlan]
     ) -> list[tuple[Place, str]]:
         """The sources that no plan has."""
         taken = {source.key: source for kept in plans for source in kept.plan.sources}
         again = [(listed[key][0], taken[key]) for key in listed if key in taken]
-        changed = await side_by_side(again, lambda pair: _changed(*pair))
+        changed = await side_by_side(again, lambda pair: has_changed(*pair))
         for place, _ in compress(again, changed):
             raise RecoveryError(
                 "the file was changed after its rows were taken, so that some may be in the outputs already",
@@ -198,7 +168,7 @@ class CompactionRun:
         sources, agreed = await open_sources([place for place, _ in found], [name for _, name in found])
         opened, planned = _laid_out(sources, agreed, self._options.limits)
         versions = [
-            SourceVersion(source.file.url, _identity(source.file.place), source.file.info.size, source.file.info.etag)
+            SourceVersion(source.file.url, identity_of(source.file.place), source.file.info.size, source.file.info.etag)
             for source in sources
         ]
         plan = CompactionPlan(self._options.limits, tuple(versions), tuple(planned))
@@ -247,7 +217,7 @@ class CompactionRun:
             await self._journal.note(kept, "done")
         if self._options.remove_sources:
             await self._verify(plan, outputs)
-            self._add(num_removed=sum(await side_by_side(sources, lambda pair: _removed(*pair))))
+            self._add(num_removed=sum(await side_by_side(sources, lambda pair: remove(*pair))))
             await self._journal.note(kept, "removed")
 
     async def _replace_in(
@@ -364,28 +334,3 @@ def _laid_out(sources: list[SourceFile], agreed: Agreement, limits: Limits) -> t
         outputs += found
         planned += [PlannedFile(partition, sum(piece.num_rows for piece in pieces)) for pieces in found]
     return _Opened(sources, agreed, outputs), planned
-
-
-async def _changed(place: Place, known: SourceVersion) -> bool:
-    try:
-        return (await place[0].head(place[1])).etag != known.etag
-    except NotFoundError:
-        return False  # another process has removed it meanwhile
-
-
-async def _removed(place: Place, known: SourceVersion) -> bool:
-    """Remove a source, and parity beside it, unless it was replaced meanwhile."""
-    store, key = place
-    assert isinstance(store, WriteStore)  # it could list, and gave its bytes
-    if await _changed(place, known):
-        return False
-    await store.delete(key)
-    await store.delete(sidecar_key(store, key))
-    return True
-
-
-def _identity(place: Place) -> str:
-    """The hash of a name that no other object has."""
-    store, key = place
-    address = store.address_of(key)
-    return fingerprint(os.path.realpath(address) if isinstance(store, LocalStore) else address)

@@ -11,6 +11,7 @@ from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, encode_arro
 from resilient_pq.bulk.scope import Place
 from resilient_pq.compaction.compaction_plan import SourceGroup
 from resilient_pq.dataset.dataset import schema_of
+from resilient_pq.dataset.dataset_opening import not_ended
 from resilient_pq.dataset.open_files import open_files
 from resilient_pq.dataset.summary.summary_footer import SharedKeys, one_maker
 from resilient_pq.errors import UnsupportedError, Where, located
@@ -21,6 +22,7 @@ from resilient_pq.format.sorting import sorting_columns_of
 from resilient_pq.io import FetchCounters
 from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.reader.file import File
+from resilient_pq.reader.opening import warn_of_incomplete
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.resume.resume_layout import parity_share_of
@@ -68,6 +70,8 @@ async def open_sources(places: Sequence[Place], names: Sequence[str]) -> tuple[l
     for file in files:
         if file.data_files:
             raise UnsupportedError("the file is a summary: its rows lie in other files", where=Where(key=file.url))
+    for file in not_ended(files):
+        warn_of_incomplete(file, stacklevel=2)
     agreed = _agree(files)
     sources = [
         SourceFile(file, partition_of(name), _leaves_of(file, agreed)) for file, name in zip(files, names, strict=True)

@@ -136,7 +136,7 @@ async def _opened(
     except BaseException:
         await stores.close()
         raise
-    for file in _not_ended(files):
+    for file in not_ended(files):
         warn_of_incomplete(file, stacklevel=3, required=how.require_complete)
     return dataset
 
@@ -148,7 +148,7 @@ def _names_below(urls: Source | Sequence[Source], places: Sequence[Place], store
     return names if scope is None else [name.removeprefix(scope.url) for name in names]
 
 
-def _not_ended(files: Sequence[File]) -> list[File]:
+def not_ended(files: Sequence[File]) -> list[File]:
     """The files but those that others go on with, though their writer never finished them."""
     ended = find_ended_files((file.url, file.key_value_metadata, file.num_rows) for file in files)
     return [file for file in files if file.state is not FileState.IN_PROGRESS or file.url not in ended]

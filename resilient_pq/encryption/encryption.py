@@ -28,6 +28,9 @@ class EncryptionOfEach(Protocol):
     def check_names(self, schema: Schema) -> None:
         """Refuse names of columns that are not there, as `Encryption` does."""
 
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `open` by which a file that is encrypted so is read."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Encryption:

@@ -246,6 +246,10 @@ class EnvelopeEncryption:
         """Refuse names of columns that are not there."""
         check_columns(schema, [*self.column_keys, *self.options.get("plaintext_columns", ())])
 
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `open` by which the files are read."""
+        return {"keys": self.tools, "aad_prefix": self.options.get("aad_prefix")}
+
     async def for_file(self, place: tuple[WriteStore, str] | None) -> Encryption:
         """New keys for the file at a place, their material stored there if that is external.
 

@@ -70,10 +70,13 @@ class FileTable(Protocol):
 class TableSettings(Protocol):
     """What a user names a table with: `IcebergTable` or `DeltaTable`."""
 
-    #: Whether files hold the columns that they are partitioned by, too.
-    keeps_keys: bool
-    #: How long a commit is tried again; None is as long as requests of the data set are.
-    retry: RetryPolicy | None
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether files hold the columns that they are partitioned by, too."""
+
+    @property
+    def retry(self) -> RetryPolicy | None:
+        """How long a commit is tried again; None is as long as requests of the data set are."""
 
     def connect(self, folder: str, storage_options: Mapping[str, Any] | None) -> FileTable:
         """The table, for files below a folder (`location_of`)."""

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from corpus_of_others import of_corpus
+from trevni_bytes import write_trevni
 
 KEY = b"the key of tests"
 SHOWN = (KEY.decode(), KEY.hex(), KEY.hex().upper(), base64.b64encode(KEY).decode(), repr(list(KEY)))
@@ -257,6 +258,12 @@ class TestWriting:
         assert rpq_run("write", again, back, "--keys", three).code == 0
         assert rpq_run("diff", plain, back, "--json").document["values"]["columns"] == {}
         assert b"London" in back.read_bytes() and b"London" not in secret.read_bytes() + again.read_bytes()
+
+    def test_a_converted_file_is_encrypted(self, rpq_run: Any, three: Path, tmp_path: Path) -> None:
+        write_trevni(tmp_path / "old.trv", {"x": [1, 2, 3]})
+        dst = tmp_path / "new.parquet"
+        assert rpq_run("convert", tmp_path / "old.trv", dst, "--encrypt", "kf", "--keys", three).code == 0
+        assert dst.read_bytes()[-4:] == b"PARE" and rpq_run("count", dst, "--keys", three).out == "3\n"
 
     def test_a_data_set_is_encrypted(self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path) -> None:
         dst, options = tmp_path / "staff", ("--keys", three)

@@ -106,6 +106,14 @@ def test_outputs_lie_outside_of_the_sources(tmp_path: Path, inside: str) -> None
         rpq.compact(tmp_path / "src", tmp_path / inside)
 
 
+def test_a_list_of_files_is_compacted_elsewhere(tmp_path: Path) -> None:
+    write_folder(tmp_path / "src", [10, 20])
+    files = outputs(tmp_path / "src")
+    with pytest.raises(rpq.RecoveryError, match="see rows twice"):
+        rpq.compact(files, tmp_path / "src" / "day=0")
+    assert rpq.compact(files, tmp_path / "dst").num_rows == 30
+
+
 def test_a_folder_with_a_summary_keeps_its_files(tmp_path: Path) -> None:
     write_folder(tmp_path / "src", [10, 20])
     rpq.write_metadata(tmp_path / "src")

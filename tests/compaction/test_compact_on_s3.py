@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,15 @@ import pyarrow.parquet as pq
 import resilient_pq as rpq
 
 
-async def test_the_store_copies_what_lies_within_its_parts(s3_proxy: tuple[Any, Any]) -> None:
-    s3, proxy = s3_proxy
+async def test_the_store_copies_what_lies_within_its_parts(
+    seaweedfs: Any, empty_bucket: Any, http_proxy: Callable[[str], Any]
+) -> None:
+    with empty_bucket(seaweedfs) as bucket:
+        proxy = http_proxy(bucket.endpoint_url)
+        await compact_by(replace(bucket, endpoint_url=proxy.endpoint_url), proxy)
+
+
+async def compact_by(s3: Any, proxy: Any) -> None:
     tables = []
     for at in range(2):
         noise = np.random.default_rng(at).random(1000 if at else 1_500_000)

@@ -20,6 +20,7 @@ from corpus_of_others import of_corpus
 from in_memory_kms import InMemoryKms, WaitingKms
 from pyarrow.parquet import encryption as arrow
 from sampled import either
+from trevni_bytes import write_trevni
 
 import resilient_pq as rpq
 from resilient_pq.encryption.encryption import Encryption
@@ -130,6 +131,15 @@ class TestFiles:
         with pytest.raises(PermissionError, match="kf may not be used"):
             await rpq.create(tmp_path / "a.parquet", encryption=KeyTools(kms).encryption("kf"))
         assert os.listdir(tmp_path) == []
+
+    async def test_a_converted_file_has_keys_of_its_own(self, tmp_path: Path) -> None:
+        write_trevni(tmp_path / "old.trv", {"x": [1, 2, 3]})
+        tools = KeyTools(InMemoryKms(), internal_key_material=False)
+        encryption = tools.encryption("kf", aad_prefix=b"new", store_aad_prefix=False)
+        report = await rpq.convert(tmp_path / "old.trv", tmp_path / "new.parquet", encryption=encryption)
+        assert (report.outcome, report.num_rows) == ("sound", 3)
+        async with rpq.open(tmp_path / "new.parquet", keys=tools, aad_prefix=b"new") as file:
+            assert (await file.read()).to_pylist() == [{"x": 1}, {"x": 2}, {"x": 3}]
 
     @pytest.mark.parametrize("internal", [True, False])
     async def test_every_file_of_a_data_set_has_its_own_keys(self, tmp_path: Path, internal: bool) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -78,18 +77,16 @@ def check_compaction(
     assert found == exact(table)
 
 
-@pytest.mark.parametrize("others", ["none", "all", "some"])
 @given(data=st.data())
 @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 def test_a_compaction_has_the_rows_of_its_sources_in_their_order(
-    others: str,
     tables: Callable[..., st.SearchStrategy[pa.Table]],
     ways: st.SearchStrategy[dict[str, Any]],
     written: Callable[..., bytes],
     exact: Callable[[pa.Table], dict[str, list[Any]]],
     data: st.DataObject,
 ) -> None:
-    table = data.draw(tables())
+    table, others = data.draw(tables()), data.draw(st.sampled_from(["none", "all", "some"]))
 
     def write(piece: pa.Table) -> bytes:
         theirs = others == "all" or (others == "some" and data.draw(st.booleans()))
