@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -15,40 +15,23 @@ from resilient_pq import memory_pool
 from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.held_chunks import HeldChunks
 from resilient_pq.encryption.keys import DecryptionKeys
+from resilient_pq.encryption.opened_footer import OpenedFooter
 from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, regions_of
-from resilient_pq.encryption.same_encryption import encryption_of
 from resilient_pq.errors import (
-    AuthenticationError,
     FormatError,
     StoreError,
-    TornFileError,
     Where,
-    WrongKeyError,
     located,
 )
-from resilient_pq.format import compact_protocol, footer
-from resilient_pq.format.crypto.file_cipher import FileCipher
-from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, KeyCipher, WrongTagError, module_size
+from resilient_pq.format import footer
+from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import SealedPage
-from resilient_pq.format.crypto.sealed_footer import (
-    FOOTER_CHANGED,
-    SealedFooter,
-    column_key_metadata,
-    open_chunks,
-    plain_record,
-    read_sealed_footer,
-)
-from resilient_pq.format.file_metadata import FileMetaData
-from resilient_pq.format.footer import NeedBytes
-from resilient_pq.format.resilience_records import FILE_ID_SIZE, HEADER_SIZE, RecordHeader, RecordKind
 from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
-from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.units import MiB
-from resilient_pq.version import MAKER
 
 #: Bytes that are read of a page to learn the sizes of its two modules.
 _PAGE_START: Final = 1024
@@ -123,42 +106,21 @@ class DecryptedStore(SubstituteStore):
             KeyMissingError: There is no key for the footer.
             WrongKeyError: The key of the footer opens nothing.
         """
-        tail, sealed = await _read_sealed_footer(store, key, tail_bytes)
-        where = Where(key=store.url_of(key))
-        if sealed is None and not bytes(tail.data[-4:]) == footer.MAGIC:
-            raise TornFileError("no Parquet magic at the end: the footer is missing or cut short", where=where)
-        if sealed is None:
-            hint = "leave the keys out if the file is not meant to be encrypted"
-            raise AuthenticationError("the file is not encrypted, and keys were given for it", where=where, hint=hint)
-        with located(where):
-            footer_key = await keys.key_of(sealed.key_metadata, None)
-            if footer_key is None:
-                raise keys.missing(sealed.key_metadata, None)
-            cipher = FileCipher.of(sealed.algorithm, footer_key, aad_prefix)
-            try:
-                metadata = sealed.metadata(cipher)
-            except WrongKeyError:
-                first = await store.read_range(key, len(footer.MAGIC), min(sealed.start, _PAGE_START), pin=tail.info)
-                if not await _prove_keys(sealed, cipher, keys, memoryview(first)):
-                    raise
-                raise AuthenticationError(FOOTER_CHANGED, where=Where(offset=sealed.start)) from None
-            own = column_key_metadata(metadata)
-            asked = await all_or_none(keys.key_of(about, path) for path, about in own.items())
-            found = dict(zip(own, asked, strict=True))
-            cipher.take_column_keys(found)
-            encryption = encryption_of(sealed, cipher, footer_key, found, own, metadata.row_groups)
-            opened = await off_loop(len(metadata.row_groups) * 8, lambda: list(open_chunks(metadata, cipher)))
-            regions: list[PlainRegion] = [*_around(sealed, metadata)]
+        found = await OpenedFooter.read(store, key, keys, aad_prefix=aad_prefix, tail_bytes=tail_bytes)
+        with located(Where(key=store.url_of(key))):
+            encryption = found.encryption
+            opened = await off_loop(found.num_chunks, found.open_chunks)
+            regions: list[PlainRegion] = [*found.around()]
             size = regions[-1].end
             for region in (region for chunk in opened for region in regions_of(chunk)):
                 if isinstance(region, SealedChunk):
                     region.with_crc = shows_damage
                 regions.append(region)
-            view = cls(store, tail.info, size, regions, tail)
+            view = cls(store, found.tail.info, size, regions, found.tail)
         view._shows_damage, view._heals = shows_damage, heals
-        view.encrypted_footer, view.encryption = sealed.module is not None, encryption
-        view.state = footer.key_values(metadata.key_value_metadata).get(footer.STATE_KEY)
-        view.missing_keys = {path: about for path, about in own.items() if found[path] is None}
+        view.encrypted_footer, view.encryption = found.sealed.module is not None, encryption
+        view.state = footer.key_values(found.metadata.key_value_metadata).get(footer.STATE_KEY)
+        view.missing_keys = found.missing_keys
         return view
 
     @property
@@ -318,52 +280,6 @@ class DecryptedStore(SubstituteStore):
         return header + module_size(behind, 0, end - at - header, CTR_OVERHEAD)
 
 
-async def _prove_keys(sealed: SealedFooter, cipher: FileCipher, keys: DecryptionKeys, first: memoryview) -> bool:
-    """Whether other modules than a footer that was changed show that the keys are those of the file.
-
-    These are the first one of the file, and in a footer in the clear the metadata of its columns.
-    """
-    if cipher.footer is not None and cipher.footer.seems_right_for(first):
-        return True
-    if sealed.module is not None:
-        return False
-    try:
-        metadata, _ = compact_protocol.decode(FileMetaData, sealed.payload, what="footer")
-    except FormatError:
-        return False
-    for chunk in [chunk for row_group in metadata.row_groups[:1] for chunk in row_group.columns]:
-        own = None if chunk.crypto_metadata is None else chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
-        given = None if own is None else await keys.key_of(own.key_metadata, ".".join(own.path_in_schema or ()))
-        if given is not None and KeyCipher(given).seems_right_for(memoryview(chunk.encrypted_column_metadata or b"")):
-            return True
-    return False
-
-
-def _around(sealed: SealedFooter, metadata: FileMetaData) -> Iterator[Patch]:
-    """What stands in the place of the magic and of the footer, which is the last."""
-    metadata.encryption_algorithm, metadata.footer_signing_key_metadata = sealed.algorithm.stored, None
-    metadata.schema, metadata.row_groups = list(metadata.schema), list(metadata.row_groups)
-    framed = footer.frame(compact_protocol.encode(metadata))
-    yield Patch(0, len(footer.MAGIC), footer.MAGIC)
-    record = sealed.record or _lost_record(sealed, metadata)
-    if record is not None:
-        yield Patch(sealed.start - HEADER_SIZE, sealed.start, plain_record(record, framed, metadata).pack())
-    yield Patch(sealed.start, sealed.start + len(framed), framed)
-
-
-def _lost_record(sealed: SealedFooter, metadata: FileMetaData) -> RecordHeader | None:
-    """The record that stood before a footer of ours, which its own tag proves as well."""
-    said = footer.key_values(metadata.key_value_metadata)
-    file_id, is_complete = said.get(footer.FILE_ID_KEY) or "", said.get(footer.STATE_KEY) != "in-progress"
-    if not (metadata.created_by or "").startswith(MAKER) or len(file_id) != 2 * FILE_ID_SIZE:
-        return None
-    kind = RecordKind.FINAL if is_complete else RecordKind.CHECKPOINT
-    try:
-        return RecordHeader(kind, 0, bytes.fromhex(file_id), sealed.start - HEADER_SIZE, 0, 0, 0, 0, 0, 0, 0, 0)
-    except ValueError:
-        return None
-
-
 def _is_unverified(region: PlainRegion) -> bool:
     return isinstance(region, SealedChunk) and region.opener.cipher.num_unverified > 0
 
@@ -410,15 +326,3 @@ def _check_places(regions: Sequence[PlainRegion], size: int) -> None:
         if not at <= region.start <= region.end <= size:
             raise FormatError("the footer has two things in one place, or one behind the end", where=Where(offset=at))
         at = region.end
-
-
-async def _read_sealed_footer(store: ReadStore, key: str, tail_bytes: int) -> tuple[ObjectTail, SealedFooter | None]:
-    """The tail of an object, so large that its footer is in it, and its footer; None where it is not encrypted."""
-    size = tail_bytes
-    while True:
-        tail = await store.read_tail(key, size)
-        with located(Where(key=store.url_of(key))):
-            found = await off_loop(len(tail.data) // _PIECE, read_sealed_footer, memoryview(tail.data), tail.offset)
-        if not isinstance(found, NeedBytes):
-            return tail, found
-        size = tail.info.size - found.start

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.errors import FormatError
+from resilient_pq.errors import AuthenticationError, FormatError, Where
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.crypto.modules import NONCE_SIZE, ModulePlace, ModuleType, WrongTagError
@@ -51,13 +51,7 @@ async def continued_footer(source: DamagedObject, found: Ciphertext, options: Re
     base, later = found.newest, found.later_row_groups
     if base is None or not later or options.keys is None:
         return None
-    payload = await source.read(ByteRange(base.payload_offset, base.end))
-    sealed = parse_sealed_footer(payload, base.payload_offset, base)
-    keys = DecryptionKeys.of(options.keys, (source.store, source.key))
-    key = None if sealed is None else await keys.key_of(sealed.key_metadata, None)
-    if sealed is None or key is None:
-        raise keys.missing(None if sealed is None else sealed.key_metadata, None)
-    cipher = FileCipher.of(sealed.algorithm, key, options.aad_prefix)
+    sealed, cipher = await _opened_base(source, base, options)
     metadata = sealed.metadata(cipher)
     row_groups, last = list(metadata.row_groups), base
     for header in later:
@@ -69,6 +63,22 @@ async def continued_footer(source: DamagedObject, found: Ciphertext, options: Re
     if last is base:
         return None
     return _continued(source, sealed, cipher, metadata, row_groups, (base, last))
+
+
+async def _opened_base(
+    source: DamagedObject, base: RecordHeader, options: RecoverOptions
+) -> tuple[SealedFooter, FileCipher]:
+    """A whole footer as it lies there, and what opens it."""
+    assert options.keys is not None
+    keys = DecryptionKeys.of(options.keys, (source.store, source.key))
+    payload = await source.read(ByteRange(base.payload_offset, base.end))
+    sealed = parse_sealed_footer(payload, base.payload_offset, base)
+    if sealed is None:
+        raise AuthenticationError("a footer in the file is not encrypted", where=Where(offset=base.offset))
+    key = await keys.key_of(sealed.key_metadata, None)
+    if key is None:
+        raise keys.missing(sealed.key_metadata, None)
+    return sealed, FileCipher.of(sealed.algorithm, key, options.aad_prefix)
 
 
 async def _row_group(source: DamagedObject, header: RecordHeader, cipher: FileCipher) -> RowGroupRecord | None:

@@ -11,7 +11,7 @@ from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import FormatError, KeyMissingError, NothingToRecoverError, RowsLostError, Where
 from resilient_pq.format.crypto.sealed_footer import parse_sealed_footer
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MIN_FILE_SIZE, TAIL_SIZE
-from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.format.resilience_records import RecordHeader, RecordKind
 from resilient_pq.io.output_target import Target, check_free, make_folder
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.contents import Contents
@@ -140,21 +140,40 @@ async def recover_ciphertext(
     if newest is None or (newest.kind == RecordKind.ANCHOR and continued is None):
         hint = f"{_PASS_KEYS}: with them row groups are recovered that no checkpoint names"
         raise _nothing(source, findings, _lost(found, 0), hint)
+    return await _cut(source, found, newest, continued, findings, target, options, progress)
+
+
+async def _cut(
+    source: DamagedObject,
+    found: Ciphertext,
+    newest: RecordHeader,
+    continued: Continued | None,
+    findings: Sequence[Finding],
+    target: Target,
+    options: RecoverOptions,
+    progress: Progress | None,
+) -> Report:
+    """Copy the bytes up to the end of a footer, or of a row group with a new footer behind it."""
     end = newest.end if continued is None else continued.end
     lost = _lost(found, end)
     if options.on_damage == OnDamage.RAISE:
         _refuse(lost, source.url)
-    whole = not lost and not findings
-    if options.only_damaged and whole:
-        return _recovered(source, Outcome.CIPHERTEXT_WHOLE, findings, Kept(None, None, 0, 0))
+    outcome = _outcome_of(lost, findings)
+    if options.only_damaged and outcome is Outcome.CIPHERTEXT_WHOLE:
+        return _recovered(source, outcome, findings, Kept(None, None, 0, 0))
     await _prepare(target, options)
     async with beginning_of(source, target, end, progress) as sink:
         if continued is not None:
             await sink.write(continued.record)
-    outcome = Outcome.CIPHERTEXT_WHOLE if whole else Outcome.PARTIAL if lost else Outcome.RECOVERED
     kept = Kept(target.url, None, end, None if lost else 0, lost)
     report = _recovered(source, outcome, findings, kept, found.count_row_groups(end))
     return report if continued is None else _with_rows(report, kept, continued)
+
+
+def _outcome_of(lost: Sequence[LostRegion], findings: Sequence[Finding]) -> Outcome:
+    if lost:
+        return Outcome.PARTIAL
+    return Outcome.RECOVERED if findings else Outcome.CIPHERTEXT_WHOLE
 
 
 def _with_rows(report: Report, kept: Kept, continued: Continued) -> Report:
