@@ -85,7 +85,7 @@ def main() -> int:
         watched = environment(folder)
         print(f"built in {time.monotonic() - started:.0f} s", flush=True)
         tests = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/kernels", *NOT_THESE]
-        tests += ["tests/arrow/test_flat_columns.py"]
+        tests += ["tests/arrow/test_flat_columns.py", "tests/properties/test_flat_rows_write_the_same.py"]
         tests += ["-k", "not _native_avx2"]  # of the same source, and not built here
         feed = [sys.executable, str(CHECKOUT / "scripts" / "sanitize_feed.py"), "--seed", str(arguments.seed)]
         feed += ["--seconds", str(arguments.seconds)]

@@ -44,6 +44,16 @@ RetryFor = Annotated[
         " reading.",
     ),
 ]
+TableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="iceberg:[CATALOG/]NAME|delta[:URL]",
+        help="A data set: the table that each file is committed to, exactly once. CATALOG is a name in pyiceberg's"
+        " configuration (default: default), or a folder with its path, ./tables, for a SQLite catalog in it; NAME has a"
+        " namespace: iceberg:./tables/web.events. A Delta table is DST or a folder above it.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 UploadId = Annotated[

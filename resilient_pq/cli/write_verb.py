@@ -27,7 +27,14 @@ from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import stdout_as_file
 from resilient_pq.cli.running import RunWork, verb
-from resilient_pq.cli.shared_options import parse_delimiter, parse_schema, parse_table, size_option, split_names
+from resilient_pq.cli.shared_options import (
+    TableOption,
+    parse_delimiter,
+    parse_schema,
+    parse_table,
+    size_option,
+    split_names,
+)
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
 from resilient_pq.errors import OptionError
 from resilient_pq.format.schema_tree import Schema
@@ -61,7 +68,11 @@ Dst = Annotated[str, typer.Argument(metavar="DST", help="The new file, the folde
 Mode = Annotated[Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")]
 PartitionBy = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
+    typer.Option(
+        metavar="COLUMN,COLUMN",
+        help="A data set: columns whose values are folders, as Hive has them; or transforms, such as day(at) and"
+        " bucket(16, id).",
+    ),
 ]
 RollRows = Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")]
 RollBytes = Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")]
@@ -82,16 +93,6 @@ Append = Annotated[
     typer.Option(
         "--append",
         help="Write the rows behind those of the complete file at DST, of any writer: they must fit its schema.",
-    ),
-]
-TableOption = Annotated[
-    str | None,
-    typer.Option(
-        "--table",
-        metavar="iceberg:[CATALOG/]NAME|delta[:URL]",
-        help="A data set: the table that each file is committed to, exactly once. CATALOG is a name in pyiceberg's"
-        " configuration (default: default), or a folder with its path, ./tables, for a SQLite catalog in it; NAME has a"
-        " namespace: iceberg:./tables/web.events. A Delta table is DST or a folder above it.",
     ),
 ]
 Form = Annotated[
@@ -260,15 +261,11 @@ async def _create_or_resume(output: Output, open_source: OpenSource, dst: str, s
         raise
 
 
-async def _append(
-    output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any], *, alone: bool
-) -> int:
+async def _append(output: Output, reading: OpenSource, dst: str, given: Mapping[str, Any], *, alone: bool) -> int:
     if not alone:
         raise OptionError("--append writes to one complete file", hint="leave --append or the other option out")
-    opening = rpq.append(dst, storage_options=output.reached.options, **settings)
-    return await resume_file(
-        output, open_source, dst, lambda _: opening, skip=False, settings=settings, word="appended"
-    )
+    opening = rpq.append(dst, storage_options=output.reached.options, **given)
+    return await resume_file(output, reading, dst, lambda _: opening, skip=False, settings=given, word="appended")
 
 
 async def resume_file(

@@ -182,6 +182,8 @@ class DatasetWriter(WriterLifecycle):
             await self._publish_file(next(iter(self._open.values())))
         assert self._partitioning is not None
         place = FilePlace(partition.name, partition.sequence, partition.num_rows_before)
+        if self._committer is not None:
+            await self._committer.begin(place.partition, place.sequence)
         writer = await self._begin_file(place, self._partitioning.files)
         seconds = self._settings.roll.seconds
         partition.file = OpenFile(writer, place, None if seconds is None else sink_state.now() + seconds)

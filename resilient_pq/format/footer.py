@@ -32,6 +32,7 @@ from resilient_pq.format.file_metadata import (
     KeyValue,
     SchemaElement,
 )
+from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
     HEADER_SIZE,
@@ -103,8 +104,15 @@ def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: in
     return MAGIC + frame(metadata + header.pack())
 
 
+def schema_part(schema: Sequence[SchemaElement]) -> bytes:
+    """The beginning of file metadata, which says no more than the schema."""
+    metadata = FileMetaData(1, list(schema), 0, [])
+    metadata.num_rows = metadata.row_groups = None  # type: ignore[assignment]
+    return compact_protocol.encode(metadata)[:-1]
+
+
 def serialize(
-    schema: Sequence[SchemaElement],
+    schema: Sequence[SchemaElement] | bytes,
     row_groups: Sequence[bytes],
     *,
     num_rows: int,
@@ -116,11 +124,9 @@ def serialize(
 ) -> bytes:
     """File metadata whose row groups are serialised already, so that a footer costs a join and no more.
 
-    The row groups are field 4; what stands before and after them is serialised by Thrift, and the first
-    field after them has its number's distance from 4 instead of 0 put into its header.
+    `schema` may be its `schema_part`. The number of rows is field 3, and the row groups are field 4; what stands after
+    them is serialised by Thrift, and its first field has its number's distance from 4 instead of 0 put into its header.
     """
-    before = FileMetaData(1, list(schema), num_rows, [])
-    before.row_groups = None  # type: ignore[assignment]  # left out here, written by hand below
     after = FileMetaData(
         version=None,  # type: ignore[arg-type]
         schema=None,  # type: ignore[arg-type]
@@ -132,7 +138,8 @@ def serialize(
         encryption_algorithm=encryption_algorithm,
         footer_signing_key_metadata=footer_signing_key_metadata,
     )
-    head = compact_protocol.encode(before)[:-1]
+    part = schema if isinstance(schema, bytes) else schema_part(schema)
+    head = part + b"\x16" + varint_bytes((num_rows << 1) ^ (num_rows >> 63))  # the next field, an i64, zigzag
     tail = compact_protocol.encode(after)
     first_field = (tail[0] & 0x0F) | ((tail[0] >> 4) - 4) << 4
     return b"".join([head, _list_header(len(row_groups)), *row_groups, bytes([first_field]), tail[1:]])

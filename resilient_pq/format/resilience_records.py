@@ -237,11 +237,11 @@ class RecordChain:
             self.newest_footer = offset
         if not self.shows_counts:
             num_rows = num_row_groups = 0
-        payload_hash, payload_crc = payload_sums(payload)
-        header = _packed(
-            kind, self.epoch, self.file_id, offset, self.previous, self.newest_footer, num_rows, num_row_groups,
-            self.number, len(payload), payload_hash, payload_crc,
-        )  # fmt: skip
+        header = _HEADER.pack(
+            RECORD_MAGIC, FORMAT_VERSION, kind, HEADER_SIZE, self.epoch, self.file_id, offset, self.previous,
+            self.newest_footer, num_rows, num_row_groups, self.number, len(payload),
+            xxhash.xxh3_64_intdigest(payload), crc32(payload), 0,
+        )[:-4]  # fmt: skip
         self.number += 1
         self.previous = offset
-        return header + payload
+        return b"".join((header, crc32(header).to_bytes(4, "little"), payload))

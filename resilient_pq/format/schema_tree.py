@@ -10,7 +10,7 @@ import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Any, Final
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
 from resilient_pq.format import compact_protocol, kernels, logical, message
@@ -131,6 +131,11 @@ class Schema:
 
     root: Group
     elements: tuple[SchemaElement, ...] = field(default=(), repr=False, compare=False)
+
+    @cached_property
+    def made(self) -> dict[str, Any]:
+        """What others have made of it, under their names: many files have one schema."""
+        return {}
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:

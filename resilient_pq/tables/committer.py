@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from resilient_pq.arrow.batch_ingest import Ingest
-from resilient_pq.errors import ResilientPQError, StoreError, Where, located
+from resilient_pq.errors import RecoveryError, ResilientPQError, StoreError, Where, located
 from resilient_pq.io import WRITING, FetchCounters, ReadStore, RetryPolicy
 from resilient_pq.io.cancellation import all_or_none, finish_in_thread
 from resilient_pq.io.resolve import retry_of
@@ -73,6 +73,7 @@ class Committer:
         self._task: asyncio.Task[None] | None = None
         self._ending: float | None = None  # when the last file was published
         self._exists = False
+        self._begun: set[str] = set()  # partitions of which files were begun
 
     # -- the table -------------------------------------------------------------------------------
 
@@ -112,6 +113,20 @@ class Committer:
         """Why no more is committed."""
         ended = self._task is not None and self._task.done() and not self._task.cancelled()
         return self._task.exception() if ended and self._task is not None else None
+
+    async def begin(self, partition: str, sequence: int) -> None:
+        """Raise where the table has files of the partition already that have this number, or larger ones."""
+        if partition in self._begun:
+            return
+        marks = await finish_in_thread(self.table.committed, self._sink, (partition,))
+        if marks.get(partition, 0) > sequence:
+            raise RecoveryError(
+                f"{self.table.name} has {marks[partition]:,} files of this writer, and the data set has {sequence:,}:"
+                " the newest ones were removed, so it is not known which rows are stored",
+                where=Where(key=self._store.url_of(self._key_of(partition, sequence))),
+                hint="go on with another name=, behind the rows that are in the table",
+            )
+        self._begun.add(partition)
 
     def publish(self, partition: str, sequence: int) -> None:
         """Commit a file, sooner or later."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol
@@ -73,21 +73,6 @@ class Described:
     def offset_index(self) -> bytes | None:
         """Its OffsetIndex, with the sums of its pages; None where it has none."""
         return with_sums(self._chunk.offset_index, self._chunk.page_sums)
-
-
-class DescribedFlat:
-    """A chunk of `format.pages.flat_chunk`."""
-
-    def __init__(self, chunk: Any) -> None:
-        """Tell of a chunk, which has no bloom filter."""
-        self.copies, self.column_index, self.offset_index = chunk.copies, chunk.column_index, chunk.offset_index
-        self._chunk = chunk
-
-    def column_chunk(self, *pairs: tuple[str, str]) -> bytes:
-        """Its ColumnChunk, with further keys and values."""
-        sums = [(b"rpq.crc32", b"%08x:-:-:-" % self._chunk.crc)]
-        found: bytes = self._chunk.column_chunk([*sums, *((key.encode(), value.encode()) for key, value in pairs)])
-        return found
 
 
 def with_columns(row_group: RowGroup, columns: Sequence[bytes]) -> bytes:

@@ -95,9 +95,7 @@ class FileEncoder:
         ]
         order = options.write.sorting_columns
         self._sorting = [] if order is None else sorting_columns(schema, order)
-        self._flat = (
-            None if self._sorting or layout.sealing is not None else flat_writer(schema.leaves, self._chunk_options)
-        )
+        self._flat = None if self._sorting or layout.sealing is not None else flat_writer(schema, self._chunk_options)
         self._whole: tuple[Batch, int, int] | None = None  # the open row group, while that is rows of one batch
         self._open: list[OpenChunk] = []
         self._open_rows = self._open_bytes = 0

@@ -35,11 +35,11 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy
-from resilient_pq.writer.described_chunk import Described, DescribedFlat, row_group_record, with_columns
+from resilient_pq.writer.described_chunk import Described, row_group_record, with_columns
 from resilient_pq.writer.dictionary_use import has_dictionary
 
 if TYPE_CHECKING:
-    from resilient_pq.writer.file_sealing import DescribedSealed, FileSealing
+    from resilient_pq.writer.file_sealing import FileSealing
 
 Buffers = Sequence[Any]
 
@@ -112,7 +112,10 @@ class FileLayout:
         self.ends_as = "complete"
         self._numbered = True  # whether row groups have ordinals: all of a footer, or none
         self._chain = chain
-        self._elements = schema.to_elements()
+        made = schema.made
+        self._schema_part: bytes = made.get("footer") or made.setdefault(
+            "footer", footer.schema_part(schema.to_elements())
+        )
         self._created_by: str | None = CREATED_BY
         self._column_orders: list[ColumnOrder] | None = [ColumnOrder(TYPE_ORDER=Empty())] * len(schema.leaves)
         if made_like is not None:
@@ -216,7 +219,7 @@ class FileLayout:
 
     def _described(self, chunks: Sequence[Any]) -> tuple[list[Any], Buffers]:
         """What records and footers say of chunks, and their bloom filters, which stand next."""
-        described: list[Described | DescribedFlat | DescribedSealed] = []
+        described: list[Any] = []
         filters: list[bytes] = []
         for chunk in chunks:
             if chunk.bloom_filter is not None:
@@ -226,8 +229,8 @@ class FileLayout:
             if self.sealing is not None:
                 described.append(self.sealing.described(chunk, self.offset, len(self.row_groups), column))
             else:
-                is_flat = not isinstance(chunk, EncodedChunk)
-                described.append(DescribedFlat(chunk) if is_flat else Described(chunk, self.offset))
+                # One of `format.pages.flat_chunk` describes itself, and has no bloom filter.
+                described.append(Described(chunk, self.offset) if isinstance(chunk, EncodedChunk) else chunk)
             self.offset += len(chunk.bloom_filter or b"")
         return described, buffers
 
@@ -353,7 +356,7 @@ class FileLayout:
         if self.base is not None:
             key_value[footer.BASE_KEY] = self.base
         metadata: dict[str, Any] = {
-            "schema": self._elements,
+            "schema": self._schema_part,
             "row_groups": row_groups,
             "num_rows": self.num_rows,
             "column_orders": self._column_orders,

@@ -286,6 +286,8 @@ class EncoderOptions:
             key_values = column_metadata(schema, self.write.column_metadata)
         if self.name_columns:
             return [self._chunk_options(*each) for each in zip(schema.leaves, filters, key_values, strict=True)]
+        if isinstance(self.encodings, str) and self.encodings.lower() in ("auto", _COMPACT) and schema.leaves:
+            return [self._chunk_options(schema.leaves[0])] * len(schema.leaves)
         first = {leaf.node.physical_type: leaf for leaf in reversed(schema.leaves)}.values()
         known = {leaf.node.physical_type: self._chunk_options(leaf) for leaf in sorted(first, key=lambda x: x.ordinal)}
         return [known[leaf.node.physical_type] for leaf in schema.leaves]

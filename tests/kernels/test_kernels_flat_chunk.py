@@ -108,7 +108,7 @@ def test_what_is_said_of_a_chunk(native: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     chunk, statistics, dictionary = _chunk(native, rng)
     pairs = [(b"rpq.crc32", b"0123abcd:-:-:-"), (b"key " * 40, b"\xc3\xa4" * rng.randrange(20))] * rng.choice((1, 9))
-    assert chunk.column_chunk(pairs) == _column_chunk(chunk, statistics, pairs, dictionary=dictionary)
+    assert chunk.with_pairs(pairs) == _column_chunk(chunk, statistics, pairs, dictionary=dictionary)
     place = PageLocation(chunk.offset + chunk.dictionary_size, chunk.size - chunk.dictionary_size, 0)
     index = OffsetIndex([place], None if chunk.byte_array_bytes < 0 else [chunk.byte_array_bytes])
     assert chunk.offset_index() == with_sums(index, PageSums((1, 2), are_hashes=False))
@@ -160,7 +160,7 @@ def _row_group(native: ModuleType, rng: random.Random, count: int) -> bytes:
         (b"rpq.crc32", rng.choice((b"0123abcd:-:-:-", b"-:-:00000001:fedcba98"))),
         (b"rpq.crc3", b""),
     ]
-    chunks = [_chunk(native, rng)[0].column_chunk(rng.sample(pairs, rng.randrange(4))) for _ in range(count)]
+    chunks = [_chunk(native, rng)[0].with_pairs(rng.sample(pairs, rng.randrange(4))) for _ in range(count)]
     header = bytes([count << 4 | 12]) if count < 15 else b"\xfc" + bytes([count])
     return b"\x19" + header + b"".join(chunks) + encode(RowGroup([], 5, 6, file_offset=2**40, ordinal=9))[2:]
 
@@ -200,6 +200,6 @@ def test_row_groups_of_anything(native: ModuleType) -> None:
     "value", [b"", b"0123abcd", b"0123abcd:-:-", b"0123ABCD:-:-:-", b"0123abc:-:-:-", b"a:b:c:d:e"]
 )
 def test_sums_that_are_written_otherwise(native: ModuleType, value: bytes) -> None:
-    chunk = _chunk(native, random.Random(3))[0].column_chunk([(b"rpq.crc32", value)])
+    chunk = _chunk(native, random.Random(3))[0].with_pairs([(b"rpq.crc32", value)])
     row_group = b"\x19\x1c" + chunk + encode(RowGroup([], 5, 6))[2:]
     assert native.FlatChunk.with_index_places(row_group, [b"c"], [b"o"], 4, 5, crc32) is None

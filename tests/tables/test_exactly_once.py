@@ -179,3 +179,17 @@ async def test_what_cannot_be_committed_is_refused(any_place: Any) -> None:
         rpq.create_dataset(any_place.data, table="web.events")  # type: ignore[arg-type]
     with pytest.raises(rpq.OptionError, match="encrypted files cannot be in a table"):
         rpq.create_dataset(any_place.data, table=any_place.settings(), encryption=rpq.Encryption(footer_key=bytes(16)))
+
+
+@pytest.mark.parametrize("removed", ["all", "newest"])
+async def test_numbers_of_files_are_not_given_out_twice(place: Any, removed: str) -> None:
+    """Where the newest files are gone, a sink would number new ones as the table has numbered them: they would miss."""
+    async with rpq.create_dataset(place.data, table=place.settings(), roll_rows=10) as writer:
+        await writer.write(rows(0, 30))
+    for file in writer.files if removed == "all" else writer.files[-1:]:
+        Path(file.url).unlink()
+    with pytest.raises(rpq.RecoveryError, match="3 files of this writer, and the data set has"):
+        async with rpq.resume_dataset(place.data, table=place.settings()) as writer:
+            await writer.write(rows(30, 40))
+    async with rpq.create_dataset(place.data, table=place.settings(), name="next") as writer:
+        await writer.write(rows(30, 40))

@@ -83,9 +83,13 @@ def _gzip_decompress_into(data: Any, out: Buffer) -> int:
     return filled
 
 
+#: Compresses a buffer into another, and gives how many bytes that takes.
+snappy_into: Callable[[Any, Any], int] = cramjam.snappy.compress_raw_into
+
+
 def _snappy_compress(data: Any, _: int) -> Any:
     out: Any = memory_pool.empty((cramjam.snappy.compress_raw_max_len(data),), np.uint8)
-    return memory_pool.front(out, cramjam.snappy.compress_raw_into(data, out))
+    return memory_pool.front(out, snappy_into(data, out))
 
 
 def _zstd_compress(data: Any, level: int) -> Any:

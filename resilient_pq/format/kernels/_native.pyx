@@ -35,9 +35,9 @@ include "native/byte_array_runs.pxi"
 include "native/gf256.pxi"
 include "native/arrow_arrays.pxi"
 include "native/arrow_schemas.pxi"
+include "native/chunk_batch.pxi"
 include "native/flat_rows.pxi"
 include "native/flat_writer.pxi"
-include "native/chunk_batch.pxi"
 
 
 def _runs_avx2():

@@ -27,7 +27,7 @@ from resilient_pq.format.pages.page_encoder import PageCut, v1_content
 from resilient_pq.format.pages.page_sums import PageSums, needs_hashes
 from resilient_pq.format.physical_values import ByteArrays, LeafData
 from resilient_pq.format.resilience_records import MAX_DICTIONARY_COPY
-from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.format.schema_tree import Leaf, Schema
 
 #: Of Thrift's compact protocol: a list, in the field behind the one before; binary elements; a list of 15 and more.
 _NEXT_LIST: Final = b"\x19"
@@ -145,38 +145,39 @@ def path_field(path: tuple[str, ...]) -> bytes:
     return _NEXT_LIST + start + b"".join([varint_bytes(len(name)) + name for name in names])
 
 
-def flat_writer(leaves: Sequence[Leaf], options: Sequence[ChunkOptions]) -> Any:
+def flat_writer(schema: Schema, options: Sequence[ChunkOptions]) -> Any:
     """What makes such chunks of few flat rows in one compiled step; None where a leaf is uncommon, or none is compiled.
 
     It goes from Arrow's buffers to the same bytes as all other ways do, and declines what it does not know.
     """
-    if kernels.FlatWriter is None or not all(map(_is_common, leaves, options)):
+    found = {which: _numbers(each) for which, each in {id(each): each for each in options}.items()}
+    known = {which: numbers for which, numbers in found.items() if numbers is not None}
+    if kernels.FlatWriter is None or not options or len(known) < len(found) or (flat := _flat_leaves(schema)) is None:
         return None
-    numbers = np.empty((len(leaves), OptionNumber.COUNT), np.int64)
-    for at, (leaf, given) in enumerate(zip(leaves, options, strict=True)):
-        numbers[at] = (
-            _ORDERS[order_of(leaf.node)],
-            given.codec,
-            given.level,
-            given.dictionary_bytes,
-            given.page_bytes,
-            given.page_rows,
-        )
-    paths = [path_field(leaf.path) for leaf in leaves]
+    orders, paths = flat
+    numbers = np.empty((len(orders), OptionNumber.COUNT), np.int64)
+    numbers[:, OptionNumber.ORDER] = orders
+    numbers[:, OptionNumber.ORDER + 1 :] = [known[id(each)] for each in options]
 
     def bound(leaf: int, value: bytes, upper: bool) -> tuple[bytes | None, bool]:
-        return plain_bound(leaves[leaf].node, value, upper=upper)
+        return plain_bound(schema.leaves[leaf].node, value, upper=upper)
 
-    return kernels.FlatWriter(numbers, paths, codecs.compress, codecs.compress_parts, crc32, combine, bound)
+    compressing = codecs.compress, codecs.compress_parts, codecs.snappy_into
+    return kernels.FlatWriter(numbers, paths, *compressing, crc32, combine, bound)
 
 
-def _is_common(leaf: Leaf, options: ChunkOptions) -> bool:
-    return (
-        leaf.max_repetition_level == 0
-        and leaf.max_definition_level <= 1
-        and len(leaf.path) == 1
-        and order_of(leaf.node) in _ORDERS
-        and has_common_options(options)
-        and options.encoding is None
-        and not options.new_readers
-    )
+def _numbers(options: ChunkOptions) -> tuple[int, ...] | None:
+    """The `OptionNumber`s behind the first; None where uncommon options are among them."""
+    if not has_common_options(options) or options.encoding is not None or options.new_readers:
+        return None
+    return options.codec, options.level, options.dictionary_bytes, options.page_bytes, options.page_rows
+
+
+def _flat_leaves(schema: Schema) -> tuple[list[int], list[bytes]] | None:
+    """How the values of each leaf compare, and the bytes of its path; None where one is uncommon."""
+    if "flat" not in schema.made:
+        orders = [_ORDERS.get(order_of(leaf.node), 0) for leaf in schema.leaves]
+        common = all(orders) and all(leaf.max_repetition_level == 0 and len(leaf.path) == 1 for leaf in schema.leaves)
+        schema.made["flat"] = (orders, [path_field(leaf.path) for leaf in schema.leaves]) if common else None
+    found: tuple[list[int], list[bytes]] | None = schema.made["flat"]
+    return found

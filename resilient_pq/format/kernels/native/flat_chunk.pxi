@@ -98,7 +98,12 @@ cdef class FlatChunk:
         """The chunk's first byte lies at `offset`."""
         self.offset = offset
 
-    def column_chunk(self, list pairs):
+    def column_chunk(self, *pairs):
+        """Its ColumnChunk, with its sum and further texts as keys and values."""
+        sums = b"%08x:-:-:-" % self.crc
+        return self.with_pairs([(b"rpq.crc32", sums), *[(key.encode(), value.encode()) for key, value in pairs]])
+
+    cpdef bytes with_pairs(self, list pairs):
         """Its ColumnChunk, with keys and values."""
         cdef Bytes out = Bytes()
         cdef bytes key, value

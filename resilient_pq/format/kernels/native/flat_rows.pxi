@@ -66,7 +66,7 @@ cdef class FlatRows:
 
     cdef bint count(self, const int64_t* leaf) except -1:
         """Adds the bytes of a column; False where it is uncommon."""
-        if not 0 <= leaf[LEAF_COLUMN] < self.num_columns:
+        if not 0 <= leaf[LEAF_COLUMN] < self.num_columns or not is_flat_leaf(leaf):
             return False
         cdef const ArrowArray* child = self.columns[leaf[LEAF_COLUMN]]
         cdef Py_ssize_t n = self.length, first = self.starts[leaf[LEAF_COLUMN]], width = leaf[LEAF_WIDTH], used, nulls
@@ -93,6 +93,18 @@ cdef class FlatRows:
         self.num_bytes += n * leaf[LEAF_OPTIONAL]
         self.size += used + ((n + 7) // 8 if child.null_count != 0 else 0)
         return True
+
+
+cdef bint is_flat_leaf(const int64_t* leaf) noexcept nogil:
+    """Whether values of the physical type may have the width, or the offsets."""
+    cdef int64_t kind = leaf[LEAF_KIND], width = leaf[LEAF_WIDTH], offsets = leaf[LEAF_OFFSETS]
+    if kind == OF_BYTE_ARRAYS:
+        return width == 0 and (offsets == 4 or offsets == 8)
+    if offsets or not 0 <= leaf[LEAF_OPTIONAL] <= 1:
+        return False
+    if kind == 1:
+        return width == 1 or width == 2 or width == 4
+    return width == (0 if kind == OF_BOOLEANS else 4 if kind == 4 else 8) and (kind <= 2 or kind == 4 or kind == 5)
 
 
 cdef inline Py_ssize_t end_of(const ArrowArray* child, int64_t width, Py_ssize_t at) noexcept nogil:
@@ -138,6 +150,8 @@ cdef struct Room:  # for one chunk after the other
     uint16_t indices[MOST_ROWS]
     uint8_t encoded[12288]  # more than MOST_ROWS numbers take in any encoding
     Gathered of
+    PyObject* out  # an array, and its memory, for what is compressed
+    uint8_t* packed
 
 
 cdef bint gather_values(const int64_t* leaf, const ArrowArray* child, Py_ssize_t at, Room* room) noexcept nogil:
@@ -236,3 +250,46 @@ cdef void gather_present(const Word* source, Room* room) noexcept nogil:
         if j == room.of.m:
             break
     room.of.data = room.values
+
+
+cdef bint number_distinct(Room* room, int64_t most, int64_t most_bytes) noexcept nogil:
+    """Numbers the values in the order in which they appear first; False where there are more, or they take more."""
+    cdef Gathered* of = &room.of
+    cdef Py_ssize_t i, at, size = of.width, begin
+    cdef const uint8_t* value
+    of.count = of.known_bytes = 0
+    memset(room.slots, 0, sizeof(room.slots))
+    for i in range(of.m):
+        begin = room.offsets[i] if of.strings else i * of.width
+        if of.strings:
+            size = room.offsets[i + 1] - begin
+        value = of.data + begin
+        if of.strings:
+            at = <Py_ssize_t> (hash_bytes(value, size, SECRET, OTHER_SECRET) & (NUM_SLOTS - 1))
+        else:
+            at = slot_of(word_at(value, size), NUM_SLOTS)
+        while room.slots[at] and not same_value(room, room.first[room.slots[at] - 1], value, size):
+            at = (at + 1) & (NUM_SLOTS - 1)
+        if room.slots[at] == 0:
+            if of.count >= most or of.known_bytes + size + 4 * of.strings > most_bytes:
+                return False
+            room.first[of.count] = <int32_t> i
+            room.times[of.count] = 0
+            of.count += 1
+            of.known_bytes += size + 4 * of.strings
+            room.slots[at] = <uint16_t> of.count
+        room.indices[i] = room.slots[at] - 1
+        room.times[room.indices[i]] += 1
+    of.numbered = True
+    return True
+
+
+cdef inline uint64_t word_at(const uint8_t* value, Py_ssize_t size) noexcept nogil:
+    return load32(value) if size == 4 else load64(value)
+
+
+cdef inline bint same_value(Room* room, Py_ssize_t other, const uint8_t* value, Py_ssize_t size) noexcept nogil:
+    if not room.of.strings:
+        return word_at(room.of.data + other * size, size) == word_at(value, size)
+    return (room.offsets[other + 1] - room.offsets[other] == size
+            and memcmp(room.of.data + room.offsets[other], value, size) == 0)

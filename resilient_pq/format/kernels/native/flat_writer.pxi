@@ -33,24 +33,50 @@ cdef enum:
     ORDER_UNSIGNED = 2
     ORDER_FLOAT = 3
     ORDER_BOOLEAN = 4
+    ORDER_BYTES = 5
+    SNAPPY = 1
+    MOST_LITERAL = 60  # bytes whose length stands in one byte
+
+
+cdef class Memory:
+    """Room for chunks, and for what is compressed of them."""
+
+    cdef Room* room
+    cdef Array out
+
+    def __cinit__(self):
+        self.room = <Room*> malloc(sizeof(Room))
+        if self.room == NULL:
+            raise MemoryError
+        out = np.empty(2 * MOST_CHUNK_BYTES, np.uint8)
+        self.out = writable(out)
+        self.room.out, self.room.packed = <PyObject*> out, self.out.at  # which keeps the array
+
+    def __dealloc__(self):
+        free(self.room)
+
+
+#: What was used last and is used by nobody: to take it from the system costs as much as a small chunk.
+cdef list SPARE = []
 
 
 cdef class FlatWriter:
     """Makes column chunks of flat rows, by a row of `OptionNumber`s and the bytes of its path for each leaf.
 
-    `compress` gives the bytes of one buffer in a codec, `compress_parts` those of several, `plain_bound` cuts a long bound of
-    the leaf of a number.
+    `compress` gives the bytes of one buffer in a codec, `compress_parts` those of several, `snappy_into` puts those of
+    Snappy into another; `plain_bound` cuts a long bound of the leaf of a number.
     """
 
     cdef Array options
     cdef list paths
-    cdef object compress, compress_parts, crc32, combine, plain_bound
+    cdef object compress, compress_parts, snappy_into, crc32, combine, plain_bound
 
-    def __init__(self, options, list paths, compress, compress_parts, crc32, combine, plain_bound):
+    def __init__(self, options, list paths, compress, compress_parts, snappy_into, crc32, combine, plain_bound):
         self.options, self.paths = readable(options, 8, 2), paths
         if self.options.columns != OPTION_FIELDS or self.options.count != len(paths):
             raise ValueError("there must be a row of numbers for each path")
         self.compress, self.compress_parts, self.plain_bound = compress, compress_parts, plain_bound
+        self.snappy_into = snappy_into
         self.crc32, self.combine = crc32, combine
 
     def chunks(self, FlatRows rows, Py_ssize_t start, Py_ssize_t count, Py_ssize_t first, Py_ssize_t last, bytes choices):
@@ -60,19 +86,15 @@ cdef class FlatWriter:
         """
         cdef list made = []
         cdef Py_ssize_t i
-        cdef Room* room
         if not (rows.simple and 0 <= start and 0 < count <= rows.length - start and 0 <= first <= last):
             raise ValueError("the rows, or some of them, are not there")
         if not last <= self.options.count == rows.leaves.count == len(choices):
             raise ValueError("there must be numbers, a path and a choice for each leaf")
-        room = <Room*> malloc(sizeof(Room))
-        if room == NULL:
-            raise MemoryError
-        try:
-            for i in range(first, last):
-                made.append(self.chunk(rows, room, start, count, i, choices[i]))
-        finally:
-            free(room)
+        cdef Memory memory = SPARE.pop() if SPARE else Memory()
+        for i in range(first, last):
+            made.append(self.chunk(rows, memory.room, start, count, i, choices[i]))
+        if not SPARE:
+            SPARE.append(memory)
         return made
 
     cdef FlatChunk chunk(self, FlatRows rows, Room* room, Py_ssize_t start, Py_ssize_t count, Py_ssize_t i, int choice):
@@ -81,6 +103,8 @@ cdef class FlatWriter:
         cdef Py_ssize_t at = rows.starts[leaf[LEAF_COLUMN]] + start
         cdef Gathered* of = &room.of
         cdef bint whole, optional = leaf[LEAF_OPTIONAL] != 0
+        if not has_order(leaf[LEAF_KIND], options[OPTION_ORDER]):
+            raise ValueError("values of this type do not compare like that")
         if count > MOST_ROWS or count > options[OPTION_PAGE_ROWS] or 2 * count > options[OPTION_PAGE_BYTES]:
             return None
         with nogil:
@@ -121,17 +145,17 @@ cdef class FlatWriter:
         else:
             if integers and of.m == of.n >= 2 and narrow_steps(of):
                 delta = delta_of(room)
-                packed_plain = self.packed(codec, plain, options[OPTION_LEVEL])
-                packed_delta = self.packed(codec, delta, options[OPTION_LEVEL])
+                packed_plain = self.packed(room, codec, plain, options[OPTION_LEVEL])
+                packed_delta = self.packed(room, codec, delta, options[OPTION_LEVEL])
                 most = 4 * <int64_t> len(packed_delta)
             if dictionary_pays(room, options[OPTION_DICTIONARY], most):
                 indices, entries = indices_of(room), entries_of(room)
                 encoding = DICTIONARY_INDICES
                 if codec or delta is not None:
-                    packed = self.packed(codec, indices, options[OPTION_LEVEL])
-                    packed_entries = self.packed(codec, entries, options[OPTION_LEVEL])
+                    packed = self.packed(room, codec, indices, options[OPTION_LEVEL])
+                    packed_entries = self.packed(room, codec, entries, options[OPTION_LEVEL])
                     if packed_plain is None:
-                        packed_plain = self.packed(codec, plain, options[OPTION_LEVEL])
+                        packed_plain = self.packed(room, codec, plain, options[OPTION_LEVEL])
                     if delta is None and len(packed_plain) <= 0.8 * (len(packed) + len(packed_entries)):
                         encoding = PLAIN_VALUES
             if delta is not None:
@@ -150,7 +174,7 @@ cdef class FlatWriter:
         if encoding == DICTIONARY_INDICES:
             made.encodings = [0, 3, 8] if optional else [0, 8]
             made.dictionary_encoding = PLAIN_VALUES
-            crcs = self.add_page(made, 2, of.count, PLAIN_VALUES, None, entries, packed_entries, options)
+            crcs = self.add_page(made, room, 2, of.count, PLAIN_VALUES, None, entries, packed_entries, options)
             made.dictionary_header, body = made.buffers
             made.dictionary_size = made.size
             made.dictionary_copy = bytes(memoryview(body)) if len(body) <= MOST_COPIED else None
@@ -158,17 +182,30 @@ cdef class FlatWriter:
         elif encoding == PLAIN_VALUES and of.strings and codec and packed is None and levels is not None:
             levels, values = None, levels + values  # as one
         body = len(made.buffers)
-        crcs += self.add_page(made, 0, of.n, encoding, levels, values, packed, options)
+        crcs += self.add_page(made, room, 0, of.n, encoding, levels, values, packed, options)
         made.page_header = made.buffers[body]
         made.sums = sums_field(crcs)
         return 0
 
-    cdef object packed(self, int codec, bytes data, int64_t level):
+    cdef object packed(self, Room* room, int codec, bytes data, int64_t level):
         """Bytes as they are in a codec."""
-        return self.compress(codec, data, level) if codec else data
+        cdef Py_ssize_t size
+        if codec != SNAPPY:
+            return self.compress(codec, data, level) if codec else data
+        size = self.snappy_into(data, <object> room.out)
+        return room.packed[:size]
+
+    cdef bytes behind_snappy(self, bytes levels, Py_ssize_t size, bytes packed):
+        """Levels as a literal before `size` bytes that are compressed: as `codecs.compress_parts` puts them there."""
+        cdef uint8_t head[2 * LONGEST_VARINT + MOST_LITERAL]
+        cdef Py_ssize_t count = len(levels), begin = write_varint(head, <uint64_t> size), written
+        written = write_varint(head, <uint64_t> (size + count))
+        head[written] = <uint8_t> (count - 1 << 2)
+        memcpy(head + written + 1, <const char*> levels, count)
+        return head[: written + 1 + count] + packed[begin:]
 
     cdef bytes add_page(
-        self, FlatChunk made, int kind, Py_ssize_t count, int encoding, bytes levels, bytes values, packed,
+        self, FlatChunk made, Room* room, int kind, Py_ssize_t count, int encoding, bytes levels, bytes values, packed,
         const int64_t* options
     ):
         """Puts a page behind the others, and gives its CRC32 in little endian; `packed` are its values in the codec."""
@@ -176,12 +213,16 @@ cdef class FlatWriter:
         cdef int codec = made.codec
         cdef uint32_t crc
         cdef list body
-        if levels is not None:
+        if levels is not None and codec == SNAPPY and len(levels) <= MOST_LITERAL:
+            packed = self.packed(room, codec, values, 0) if packed is None else packed
+            body = [self.behind_snappy(levels, size, packed)]
+            size += len(levels)
+        elif levels is not None:
             size += len(levels)
             body = [levels, values] if not codec else self.compress_parts(
                 codec, (levels, values), options[OPTION_LEVEL], packed)
         else:
-            body = [self.packed(codec, values, options[OPTION_LEVEL]) if packed is None else packed]
+            body = [self.packed(room, codec, values, options[OPTION_LEVEL]) if packed is None else packed]
         body_crc = 0
         for piece in body:
             stored_size += len(piece)
@@ -224,6 +265,13 @@ cdef class FlatWriter:
     cdef tuple bound(self, Gathered* of, Room* room, Py_ssize_t at, Py_ssize_t leaf, bint upper):
         cdef bytes value = of.data[room.offsets[at] : room.offsets[at + 1]]
         return (value, True) if len(value) <= MOST_BOUND else self.plain_bound(leaf, value, upper)
+
+
+cdef bint has_order(int64_t kind, int64_t order) noexcept nogil:
+    """Whether values of a physical type may compare so."""
+    if kind == OF_BOOLEANS or kind == OF_BYTE_ARRAYS:
+        return order == (ORDER_BOOLEAN if kind == OF_BOOLEANS else ORDER_BYTES)
+    return order == ORDER_FLOAT if kind > 2 else order == ORDER_SIGNED or order == ORDER_UNSIGNED
 
 
 cdef bytes plain_values(Room* room):
@@ -314,42 +362,6 @@ cdef inline Py_ssize_t index_bytes(Py_ssize_t m, Py_ssize_t entries) noexcept no
     while entries - 1 > 0 and entries - 1 >> width:
         width += 1
     return m * width // 8
-
-
-cdef bint number_distinct(Room* room, int64_t most, int64_t most_bytes) noexcept nogil:
-    """Numbers the values in the order in which they appear first; False where there are more, or they take more."""
-    cdef Gathered* of = &room.of
-    cdef Py_ssize_t i, at, size = of.width, begin
-    cdef const uint8_t* value
-    of.count = of.known_bytes = 0
-    memset(room.slots, 0, sizeof(room.slots))
-    for i in range(of.m):
-        begin = room.offsets[i] if of.strings else i * of.width
-        if of.strings:
-            size = room.offsets[i + 1] - begin
-        value = of.data + begin
-        at = <Py_ssize_t> (hash_bytes(value, size, SECRET, OTHER_SECRET) & (NUM_SLOTS - 1))
-        while room.slots[at] and not same_value(room, room.first[room.slots[at] - 1], value, size):
-            at = (at + 1) & (NUM_SLOTS - 1)
-        if room.slots[at] == 0:
-            if of.count >= most or of.known_bytes + size + 4 * of.strings > most_bytes:
-                return False
-            room.first[of.count] = <int32_t> i
-            room.times[of.count] = 0
-            of.count += 1
-            of.known_bytes += size + 4 * of.strings
-            room.slots[at] = <uint16_t> of.count
-        room.indices[i] = room.slots[at] - 1
-        room.times[room.indices[i]] += 1
-    of.numbered = True
-    return True
-
-
-cdef inline bint same_value(Room* room, Py_ssize_t other, const uint8_t* value, Py_ssize_t size) noexcept nogil:
-    if not room.of.strings:
-        return memcmp(room.of.data + other * size, value, size) == 0
-    return (room.offsets[other + 1] - room.offsets[other] == size
-            and memcmp(room.of.data + room.offsets[other], value, size) == 0)
 
 
 cdef bint repeats(Room* room, int64_t dictionary_bytes) noexcept nogil:

@@ -182,16 +182,18 @@ def _with_sums(found: LocatedRowGroup, stated: Sequence[RowGroup]) -> LocatedRow
     chunks = list(found.chunks)
     for i, (chunk, column) in enumerate(zip(chunks, columns, strict=False)):
         metadata = column.meta_data
-        if chunk is None or metadata is None:
+        if chunk is None or metadata is None or chunk.pages is None or not chunk.pages.pages:
             continue
+        end = chunk.pages.pages[-1].end  # the last chunk is not known to end there, but by the footer
         try:
-            place, sums = chunk_range(metadata, chunk.read.range.end), ChunkSums.of(metadata)
+            place, sums = chunk_range(metadata, end), ChunkSums.of(metadata)
         except FormatError:
             continue
-        if sums is not None and place == (chunk.read.range.start, chunk.read.range.end):
+        if sums is not None and place == (chunk.read.range.start, end):
             pairs = ChunkSums(chunk=sums.chunk, xxh3=sums.xxh3).pairs
-            described = replace(chunk.read.metadata, key_value_metadata=pairs)
-            chunks[i] = replace(chunk, read=replace(chunk.read, metadata=described))
+            size = end - chunk.read.range.start
+            described = replace(chunk.read.metadata, key_value_metadata=pairs, total_compressed_size=size)
+            chunks[i] = replace(chunk, read=replace(chunk.read, metadata=described, range=ByteRange(*place)))
     return replace(found, chunks=tuple(chunks))
 
 
