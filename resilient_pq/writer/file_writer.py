@@ -218,7 +218,7 @@ class Writer(UnstoredDeadline):
             self._check_open()  # rows may have been stored meanwhile, while the source kept it waiting
             match stop:
                 case Stop.ROW_GROUP_DUE:
-                    await pipeline.close_row_group()
+                    await self._hop(pipeline.close_row_group(), self.num_bytes_buffered)
                 case Stop.CHECKPOINT_DUE | Stop.TURN_OVER:
                     if not pipeline.busy:
                         await self._write_checkpoint_if_due()

@@ -67,6 +67,16 @@ async def test_every_call_of_a_writer_is_one_hop(tmp_path: Path, threads: Counti
     assert pq.read_table(tmp_path / "a.parquet").equals(pa.concat_tables([TABLE] * 4))
 
 
+async def test_a_small_row_group_of_much_data_is_two_hops(tmp_path: Path, threads: Counting) -> None:
+    """One that takes its rows, and one that encodes and pushes it."""
+    table = pa.concat_tables([TABLE] * 100)
+    assert table.nbytes > unstored_deadline.ONE_HOP_BYTES
+    async with rpq.create(tmp_path / "a.parquet", row_group_rows=1000) as writer:
+        await writer.write(table)
+        assert threads.hops < 2 * 100 + 10
+    assert pq.read_metadata(tmp_path / "a.parquet").num_row_groups == 100
+
+
 async def test_a_hop_writes_the_bytes_that_many_hops_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", bytes)
     await rpq.write(tmp_path / "one", TABLE, row_group_rows=300)
