@@ -53,6 +53,12 @@ _TELLING: Final = (
 )  # fmt: skip
 
 
+def shown_metadata(metadata: ColumnMetaData) -> ColumnMetaData:
+    """What a footer in the clear shows of the metadata of an encrypted column: nothing of its values."""
+    left_out: dict[str, Any] = dict.fromkeys(_TELLING)
+    return replace(metadata, **left_out)
+
+
 class DescribedSealed:
     """A chunk that is encrypted, with the footer key or with a key of its own."""
 
@@ -87,8 +93,7 @@ class DescribedSealed:
     def shown_chunk(self, *pairs: tuple[str, str]) -> bytes:
         """Its ColumnChunk for a footer in the clear, where readers without keys want to see something, too."""
         metadata = self._with_pairs(pairs)
-        left_out: dict[str, Any] = dict.fromkeys(_TELLING)
-        return self._column_chunk(replace(metadata, **left_out), self._sealed(metadata, ModuleType.COLUMN_METADATA))
+        return self._column_chunk(shown_metadata(metadata), self._sealed(metadata, ModuleType.COLUMN_METADATA))
 
     def _with_pairs(self, pairs: Sequence[tuple[str, str]]) -> ColumnMetaData:
         added = [KeyValue(key, value) for key, value in pairs]

@@ -22,6 +22,7 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.encrypted.ciphertext import Ciphertext
 from resilient_pq.recovery.encrypted.plain_records import opened_payload
 from resilient_pq.recovery.recover_options import RecoverOptions
+from resilient_pq.writer.file_sealing import shown_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ async def _row_group(source: DamagedObject, header: RecordHeader, cipher: FileCi
 
 
 def _as_in_footer(row_group: RowGroup, cipher: FileCipher, *, in_clear: bool) -> RowGroup:
-    """A row group of a record as a footer has it: one in the clear tells nothing of columns that are encrypted."""
+    """A row group of a record as a footer has it: one in the clear tells no values of encrypted columns."""
     if not in_clear or cipher.footer is None:
         return row_group
     columns = []
@@ -101,7 +102,8 @@ def _as_in_footer(row_group: RowGroup, cipher: FileCipher, *, in_clear: bool) ->
             kind = ModuleType.COLUMN_METADATA
             aad = ModulePlace(kind, row_group.ordinal, ordinal).aad(cipher.file_aad)
             module = cipher.footer.seal(compact_protocol.encode(chunk.meta_data), kind, aad, os.urandom)
-            chunk = replace(chunk, meta_data=None, encrypted_column_metadata=bytes(module))
+            shown = shown_metadata(chunk.meta_data)
+            chunk = replace(chunk, meta_data=shown, encrypted_column_metadata=bytes(module))
         columns.append(chunk)
     return replace(row_group, columns=columns)
 
