@@ -49,7 +49,7 @@ def _outcome_words(report: Report, what: str) -> tuple[str, str]:
         case Outcome.SOUND:
             return "sound", f"{what}; nothing wrong in {in_bytes(report.size)}{_verified_words(report)}"
         case Outcome.CIPHERTEXT_WHOLE:
-            return report.outcome, f"{what}; every byte is as it was written, in {in_bytes(report.size)}"
+            return "whole", f"{report.outcome}: {what}; every byte is as it was written, in {in_bytes(report.size)}"
         case _ if report.num_rows is None:
             return report.outcome, f"{what}, in {in_bytes(report.size)}"
         case _:
