@@ -26,6 +26,7 @@ from resilient_pq.errors import (
 from resilient_pq.format import footer
 from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import SealedPage
+from resilient_pq.format.resilience_records import HEADER_SIZE
 from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
@@ -133,13 +134,38 @@ class DecryptedStore(SubstituteStore):
         """Where pages are shown that are damaged in their places, by copies of their bytes."""
         return [replace(chunk.where, offset=at) for chunk in self.chunks for at in chunk.instead]
 
+    async def damaged_indexes(self) -> list[Where]:
+        """The page indexes and bloom filters that do not open."""
+        found = []
+        for region in self._regions:
+            if isinstance(region, SealedIndex):
+                try:
+                    data = await self._stored(region.start, region.end)
+                    await off_loop(len(data) // _PIECE, region.contents, data, region.start)
+                except FormatError as error:
+                    found.append(error.where)
+        return found
+
     async def read_tail(self, key: str, size: int) -> ObjectTail:
-        """What stands behind the last column chunk, of so many bytes at the end at most."""
+        """What stands behind the last column chunk, of so many bytes at most; no index where one is damaged."""
         if key != self._info.key:
             return await self._store.read_tail(key, size)
         start = max(self._size - size, max([chunk.end for chunk in self.chunks], default=0), 0)
         info = await self.head(key)
-        return ObjectTail(info, start, await self._read(key, start, self._size))
+        try:
+            return ObjectTail(info, start, await self._read(key, start, self._size))
+        except FormatError:
+            pass
+        # Nobody asked for indexes: rows can be read without them, and who needs one reads it by itself.
+        indexes = [region for region in self._regions if isinstance(region, SealedIndex)]
+        start = max([start, *(index.end - HEADER_SIZE for index in indexes)])
+        try:
+            for index in indexes:
+                index.shows_damage = True
+            return ObjectTail(info, start, await self._read(key, start, self._size))
+        finally:
+            for index in indexes:
+                index.shows_damage = self._shows_damage
 
     async def close(self) -> None:
         """Close the store that this stands for."""

@@ -53,6 +53,20 @@ class SealedIndex(PlainRegion):
 
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
         """The contents of its modules, one behind the other, and zero bytes behind them."""
+        try:
+            content = self.contents(data, base)
+        except FormatError:
+            if not self.shows_damage:
+                raise
+            content = b""
+        put_bytes(content + bytes(self.end - self.start - len(content)), self.start, out, start)
+
+    def contents(self, data: memoryview, base: int) -> bytes:
+        """The contents of its modules; `data` are the stored bytes from `base` on.
+
+        Raises:
+            FormatError: One of them does not open.
+        """
         at, end, contents = self.start - base, self.end - base, []
         where = Where(row_group=self.opener.row_group, offset=self.start)
         with located(where):
@@ -61,12 +75,9 @@ class SealedIndex(PlainRegion):
                     size = module_size(data, at, end, GCM_OVERHEAD)
                     contents.append(self.opener.open_index(data[at : at + size], module_type))
                 except (WrongTagError, FormatError) as error:
-                    if self.shows_damage:
-                        break
                     raise _refused(self.opener, error, "an index", where) from None
                 at += size
-        content = b"".join(contents)
-        put_bytes(content + bytes(self.end - self.start - len(content)), self.start, out, start)
+        return b"".join(contents)
 
 
 @dataclass(slots=True)

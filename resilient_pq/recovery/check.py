@@ -17,7 +17,13 @@ from resilient_pq.parity.parity_check import recompute_parity
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
-from resilient_pq.recovery.encrypted.with_keys import decrypted, keys_missing, nothing_to_open, read_by_records
+from resilient_pq.recovery.encrypted.with_keys import (
+    decrypted,
+    keys_missing,
+    nothing_to_open,
+    read_by_records,
+    with_damaged_indexes,
+)
 from resilient_pq.recovery.encrypted.without_keys import check_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
@@ -108,7 +114,7 @@ async def _check_opened(
     if opened.opened.missing_keys:
         report = await check_ciphertext(source, progress)
         return replace(report, notes=(*report.notes[1:], f"{keys_missing(opened)}: the ciphertext alone was compared"))
-    known = await reconstruct(opened)
+    known = await with_damaged_indexes(await reconstruct(opened))
     report = await _check(known, progress)
     if (
         report.outcome in (Outcome.DAMAGED, Outcome.NOTHING)

@@ -27,7 +27,7 @@ from resilient_pq.io.resolve import Location
 from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
-from resilient_pq.recovery.encrypted.with_keys import opened, read_by_records
+from resilient_pq.recovery.encrypted.with_keys import opened, read_by_records, with_damaged_indexes
 from resilient_pq.recovery.encrypted.without_keys import recover_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
@@ -193,7 +193,7 @@ async def _understood(
     if options.keys is not None:
         sources = [await opened(source, options) for source in sources]
     given = await known_schema(schema=options.schema, schema_from=options.schema_from, storage_options=storage_options)
-    return [await reconstruct(source, given, siblings) for source in sources]
+    return [await with_damaged_indexes(await reconstruct(source, given, siblings)) for source in sources]
 
 
 async def salvage_if_sound(location: Location, dst: Location, options: RecoverOptions) -> Report | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 from encrypted_files import FOOTER_KEY, KEYS, MODES, rows_of, sealed_file
 from sampled import either
@@ -138,6 +142,9 @@ async def test_the_footer_key_alone_keeps_row_groups_behind_the_newest_checkpoin
         assert (report.outcome, report.num_rows, report.num_row_groups) == ("partial", 100 * count, count)
         assert saved.read_bytes().startswith(data[:end])
         assert (await read(saved)).equals(rows_of(100 * count))
+        properties = pe.create_decryption_properties(footer_key=FOOTER_KEY)
+        witness = pq.ParquetFile(saved, decryption_properties=properties).read(["number"])
+        assert witness.equals(rows_of(100 * count).select(["number"]))
         report = await rpq.check(saved, keys=KEYS)
         assert (report.outcome, report.num_rows) == ("incomplete", 100 * count)
         assert (await rpq.check(saved)).outcome == "ciphertext whole"
@@ -193,3 +200,20 @@ async def test_damaged_bytes_are_rebuilt_by_parity_beneath_the_encryption(tmp_pa
             assert report.outcome == "recovered"
         await rpq.repair(path, tmp_path / "repaired.parquet", overwrite=True)
         assert (tmp_path / "repaired.parquet").read_bytes() == data
+
+
+@pytest.mark.parametrize("heal_by", [rpq.check, rpq.recover])
+async def test_a_damaged_index_is_damage_and_keeps_nobody_from_the_rows(heal_by: Any, tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    properties = pe.create_encryption_properties(footer_key=FOOTER_KEY)
+    pq.write_table(rows_of(300), sink, write_page_index=True, encryption_properties=properties)
+    data, path = sink.getvalue(), tmp_path / "day.parquet"
+    footer_start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(flipped(data, footer_start - 10))
+    assert (await read(path)).equals(rows_of(300))
+    to = [tmp_path / "saved.parquet"] if heal_by is rpq.recover else []
+    report = await heal_by(path, *to, keys=FOOTER_KEY)
+    assert report.outcome != "sound"
+    assert "not what was sealed" in report.findings[0].message
+    for saved in to:
+        assert (await read(saved)).equals(rows_of(300))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
@@ -131,6 +132,16 @@ async def read_by_records(known: Reconstruction) -> Reconstruction | None:
         message = "parts of it lie elsewhere than they were written: they are put back"
         found = found.with_findings(Finding(Damage.CORRUPT, message, costs_rows=False))
     return found
+
+
+async def with_damaged_indexes(known: Reconstruction) -> Reconstruction:
+    """What is known of an encrypted file, with its page indexes and bloom filters that do not open."""
+    if known.source.decrypt is None:
+        return known
+    message = "a page index or a bloom filter is not what was sealed for its place"
+    places = await known.source.opened.damaged_indexes()
+    found = known.with_findings(*(Finding(Damage.CORRUPT, message, where, costs_rows=False) for where in places))
+    return replace(found, keys_damaged=known.keys_damaged or bool(places))
 
 
 def nothing_to_open(source: DamagedObject, verb: str, error: FormatError) -> NothingToRecoverError:

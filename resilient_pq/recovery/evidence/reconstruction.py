@@ -58,7 +58,7 @@ class Reconstruction:
         schema_from: Where the schema comes from, where that is not the file itself.
         footer_whole: Whether the footer at the end can be used.
         identity: The format of the bytes; None where nobody asked.
-        keys_damaged: Whether a key of the footer is damaged that readers need.
+        keys_damaged: Whether a key of the footer is damaged that readers need, or an index of an encrypted file.
         lies_within: Whether the only records are those of a file within the one that is meant.
     """
 
