@@ -279,6 +279,19 @@ class TestWriting:
         assert b"London" not in dst.read_bytes()
         assert rpq_run("cat", dst, "--columns", "name", "--keys", three).out == '{"name": "Ada"}\n{"name": "Grace"}\n'
 
+    def test_what_is_not_complete_is_read_on_demand(self, rpq_run: Any, three: Path, tmp_path: Path) -> None:
+        dst = tmp_path / "staff.parquet"
+        with pytest.raises(ZeroDivisionError), rpq.create(dst, encryption=rpq.Encryption(KEY)) as writer:
+            writer.write({"x": [1, 2]})
+            writer.checkpoint()
+            raise ZeroDivisionError
+        options = (f"{dst}.partial", "--keys", three)
+        three.write_text(json.dumps({"footer": KEY.hex()}))
+        for verb in ("count", "cat", "head", "inspect"):
+            refused = rpq_run(verb, *options)
+            assert refused.code and "--allow-incomplete" in refused.err
+            assert rpq_run(verb, *options, "--allow-incomplete").code == 0
+
     def test_a_data_set_is_encrypted(self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path) -> None:
         dst, options = tmp_path / "staff", ("--keys", three)
         assert rpq_run("write", rows, dst, "--roll-rows", 1, "--encrypt", "kf", *options).code == 0
