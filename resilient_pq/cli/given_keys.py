@@ -110,6 +110,11 @@ class GivenKeys:
         """The arguments by which a file that was written is opened."""
         return {} if self.sealing is None else self.opening
 
+    def refuse_many(self) -> None:
+        """Refuse keys where many files are examined at once."""
+        if self.opening:
+            raise OptionError("keys are taken for one file", hint="name the encrypted files one by one")
+
     async def writing(self) -> dict[str, Any]:
         """The argument `encryption` of `create` and its like, where a file is to be encrypted."""
         if self.sealing is None:
