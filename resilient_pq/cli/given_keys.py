@@ -19,11 +19,20 @@ from resilient_pq.cli.key_command import printed_by
 from resilient_pq.errors import OptionError
 from resilient_pq.format.crypto.modules import checked_key
 
-#: The verbs that take keys, and those of them that write encrypted files.
-WITH_KEYS: Final = frozenset(
-    {"cat", "head", "tail", "schema", "count", "stats", "diff", "inspect", "write", "resume", "convert"}
-)
+#: The verbs that write encrypted files, and all that take keys.
 ENCRYPTING: Final = frozenset({"write", "resume", "convert"})
+WITH_KEYS: Final = ENCRYPTING | {
+    "cat",
+    "head",
+    "tail",
+    "schema",
+    "count",
+    "stats",
+    "diff",
+    "inspect",
+    "check",
+    "recover",
+}
 
 
 def _option(kind: Any, flag: str, metavar: str | None, text: str) -> tuple[Any, Any]:
