@@ -7,11 +7,13 @@ opened with the keys that the writer had, and sealed again under fresh nonces in
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32, unsigned
-from resilient_pq.encryption.encryption import Encryption
+from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
+from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.errors import AuthenticationError, OptionError, RecoveryError, Where
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
@@ -23,6 +25,7 @@ from resilient_pq.format.crypto.modules import (
     record_aad,
 )
 from resilient_pq.format.crypto.sealed_footer import (
+    column_key_metadata,
     open_chunks,
     parse_sealed_footer,
 )
@@ -63,13 +66,12 @@ async def sealed_layout(source: DamagedObject, options: EncoderOptions) -> tuple
         WrongKeyError: The keys are others than those that the file was begun with.
         AuthenticationError: The file was changed.
     """
-    encryption = options.encryption
-    if not isinstance(encryption, Encryption):
-        raise OptionError(
-            "a file is gone on with by the keys that it was begun with", hint="pass rpq.Encryption with these keys"
-        )
     records = await _whole_records(source)
     newest = [each for each in records if each[0].kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT)][-1]
+    encryption = options.encryption
+    if not isinstance(encryption, Encryption):
+        assert encryption is not None
+        encryption = await _with_its_keys(source, encryption, newest, records)
     contents, cipher, sealing = await off_loop(len(newest[1]) // 1024, _opened_footer, newest, encryption)
     placed = [
         await off_loop(len(contents.schema.leaves), _placed, header, payload, cipher, sealing, ordinal)
@@ -79,6 +81,28 @@ async def sealed_layout(source: DamagedObject, options: EncoderOptions) -> tuple
     chain = RecordChain(last.file_id, last.epoch + 1, last.number + 1, last.offset, last.newest_footer)
     layout = await layout_of_placed(source, contents, chain, placed, last.end, options.parity_share, sealing)
     return layout, contents
+
+
+async def _with_its_keys(
+    source: DamagedObject,
+    encryption: EncryptionOfEach,
+    newest: tuple[RecordHeader, bytes],
+    records: Sequence[tuple[RecordHeader, bytes]],
+) -> Encryption:
+    """How a file is encrypted that has keys of its own, by what it says of them."""
+    found = DecryptionKeys.of(encryption.reading()["keys"], (source.store, source.key))
+    sealed = parse_sealed_footer(memoryview(newest[1]), newest[0].payload_offset, newest[0])
+    if sealed is None:
+        raise _in_the_clear()
+    if (footer_key := await found.key_of(sealed.key_metadata, None)) is None:
+        raise found.missing(sealed.key_metadata, None)
+    cipher = FileCipher.of(sealed.algorithm, footer_key, encryption.reading()["aad_prefix"])
+    opened = [_opened_record(*each, cipher) for each in records if each[0].kind == RecordKind.ROW_GROUP]
+    about = column_key_metadata(FileMetaData(1, [], 0, [record.row_group for record in opened]))
+    for path in about:
+        if await found.key_of(about[path], path) is None:
+            raise found.missing(about[path], path)
+    return await encryption.of_unfinished(found, sealed.key_metadata, about)
 
 
 async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, bytes]]:
@@ -150,6 +174,10 @@ async def _crc_of(source: DamagedObject, start: int, end: int) -> int:
     return crc
 
 
+def _in_the_clear() -> OptionError:
+    return OptionError("the file is in the clear, and cannot be gone on with encrypted")
+
+
 def _opened_footer(
     newest: tuple[RecordHeader, bytes], encryption: Encryption
 ) -> tuple[Contents, FileCipher, FileSealing]:
@@ -157,7 +185,7 @@ def _opened_footer(
     header, payload = newest
     sealed = parse_sealed_footer(memoryview(payload), header.payload_offset, header)
     if sealed is None:
-        raise OptionError("the file is in the clear, and cannot be gone on with encrypted")
+        raise _in_the_clear()
     cipher = FileCipher.of(sealed.algorithm, encryption.footer_key, encryption.aad_prefix)
     metadata = sealed.metadata(cipher)
     shown = replace(header, num_rows=metadata.num_rows)
