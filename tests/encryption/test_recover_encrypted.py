@@ -34,6 +34,7 @@ async def test_a_whole_file_is_sound_with_its_keys(sealed: bytes, tmp_path: Path
     path.write_bytes(sealed)
     report = await rpq.check(path, keys=KEYS)
     assert (report.outcome, report.num_rows, report.findings) == ("sound", 300, ())
+    assert report.size == len(sealed)
 
 
 @pytest.mark.parametrize("step", either([307], [5], 3000))
