@@ -20,8 +20,10 @@ from resilient_pq.errors import OptionError
 from resilient_pq.format.crypto.modules import checked_key
 
 #: The verbs that take keys, and those of them that write encrypted files.
-WITH_KEYS: Final = frozenset({"cat", "head", "tail", "schema", "count", "stats", "diff", "inspect", "write", "convert"})
-ENCRYPTING: Final = frozenset({"write", "convert"})
+WITH_KEYS: Final = frozenset(
+    {"cat", "head", "tail", "schema", "count", "stats", "diff", "inspect", "write", "resume", "convert"}
+)
+ENCRYPTING: Final = frozenset({"write", "resume", "convert"})
 
 
 def _option(kind: Any, flag: str, metavar: str | None, text: str) -> tuple[Any, Any]:

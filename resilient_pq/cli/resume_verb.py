@@ -77,14 +77,15 @@ def resume(
     reading = partial(open_rows, src, form=form, text_options=text)
 
     async def work(output: Output) -> int:
-        EncoderOptions(**settings)
+        chosen = {**settings, **await output.reached.keys.writing()}
+        EncoderOptions(**chosen)
         if skip_stored == append_all:
             raise OptionError(
                 "say how SRC continues the file, by one of --skip-stored and --append-all",
                 hint="--skip-stored where SRC starts again from its first row",
             )
         reached: dict[str, Any] = {"upload_id": upload_id, "overwrite": overwrite}
-        opening = rpq.resume(dst, storage_options=output.reached.options, **reached, **settings)
+        opening = rpq.resume(dst, storage_options=output.reached.options, **reached, **chosen)
         return await resume_file(output, reading, dst, lambda _: opening, skip=skip_stored, settings=settings)
 
     return run(work, [dst])

@@ -261,15 +261,11 @@ async def _create_or_resume(output: Output, open_source: OpenSource, dst: str, s
         raise
 
 
-async def _append(
-    output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any], *, alone: bool
-) -> int:
+async def _append(output: Output, reading: OpenSource, dst: str, given: Mapping[str, Any], *, alone: bool) -> int:
     if not alone:
         raise OptionError("--append writes to one complete file", hint="leave --append or the other option out")
-    opening = rpq.append(dst, storage_options=output.reached.options, **settings)
-    return await resume_file(
-        output, open_source, dst, lambda _: opening, skip=False, settings=settings, word="appended"
-    )
+    opening = rpq.append(dst, storage_options=output.reached.options, **given)
+    return await resume_file(output, reading, dst, lambda _: opening, skip=False, settings=given, word="appended")
 
 
 async def resume_file(

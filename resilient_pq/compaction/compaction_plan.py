@@ -139,6 +139,7 @@ class PlannedFile:
 class CompactionPlan:
     """What is done once and for all: the same sources and limits give the same plan, and the same names."""
 
+    scope: str  # the hash of what the caller named: a folder, a pattern or a list
     limits: Limits
     sources: tuple[SourceVersion, ...]
     outputs: tuple[PlannedFile, ...]
@@ -175,6 +176,7 @@ class CompactionPlan:
             document: Mapping[str, Any] = json.loads(data)
             found = document["plan"]
             plan = cls(
+                str(found["scope"]),
                 Limits(**found["limits"]),
                 tuple(SourceVersion(**each) for each in found["sources"]),
                 tuple(PlannedFile(**each) for each in found["outputs"]),

@@ -129,10 +129,14 @@ class CompactionRun:
         """Carry out the plans that there are, or make one; whether nothing is left to do."""
         plans = await self._journal.plans()
         for kept in plans:
-            if any(source.key in listed for source in kept.plan.sources):
+            if kept.plan.scope == self._sources.id:
                 await self._carry_out(kept, listed)
-            elif not kept.is_done:
-                self._add(notes=(f"a compaction of {kept.plan.sources[0].url} and others is not complete",))
+            elif not kept.is_done and any(source.key in listed for source in kept.plan.sources):
+                raise RecoveryError(
+                    "a compaction of these files and others is not complete",
+                    where=Where(key=kept.plan.sources[0].url),
+                    hint="complete it first: name the folder, the pattern or the list that it was begun with",
+                )
         fresh = await self._fresh(listed, plans)
         if not fresh:
             if not listed and self._journal.is_new:
@@ -171,7 +175,7 @@ class CompactionRun:
             SourceVersion(source.file.url, identity_of(source.file.place), source.file.info.size, source.file.info.etag)
             for source in sources
         ]
-        plan = CompactionPlan(self._options.limits, tuple(versions), tuple(planned))
+        plan = CompactionPlan(self._sources.id, self._options.limits, tuple(versions), tuple(planned))
         self._opened[plan.id] = opened
         return plan
 
@@ -216,9 +220,16 @@ class CompactionRun:
         if not kept.is_done:
             await self._journal.note(kept, "done")
         if self._options.remove_sources:
-            await self._verify(plan, outputs)
-            self._add(num_removed=sum(await side_by_side(sources, lambda pair: remove(*pair))))
+            await self._remove(sources, plan, outputs)
             await self._journal.note(kept, "removed")
+
+    async def _remove(
+        self, sources: Sequence[tuple[Place, SourceVersion]], plan: CompactionPlan, outputs: Sequence[OutputFile]
+    ) -> None:
+        """Remove what is left of the sources, when all outputs are sound."""
+        if sources:
+            await self._verify(plan, outputs)
+        self._add(num_removed=sum(await side_by_side(sources, lambda pair: remove(*pair))))
 
     async def _replace_in(
         self, table: TableSettings, plan: CompactionPlan, removed: Sequence[str], outputs: Sequence[OutputFile]

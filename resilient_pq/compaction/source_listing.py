@@ -26,6 +26,14 @@ class SourceListing:
         self._src, self._stores, self._output = src, stores, output
         self._remove, self._in_table = remove, in_table
         self._scope = scope_of(src, stores)
+        self._list_id = ""  # known when it was listed
+
+    @property
+    def id(self) -> str:
+        """The hash of what the caller means."""
+        if self._scope is None:
+            return self._list_id
+        return fingerprint(_address((self._scope.store, self._scope.folder)) + (self._scope.pattern or ""))
 
     async def listed(self) -> dict[str, tuple[Place, str]]:
         """The sources by the hash of their names, each with its name below the folder."""
@@ -53,7 +61,9 @@ class SourceListing:
                 where=Where(key=shown_place(inside[0])),
                 hint="name a folder outside of it",
             )
-        return {identity_of(place): (place, place[1]) for place in places}
+        found = {identity_of(place): (place, place[1]) for place in places}
+        self._list_id = fingerprint("\n".join(sorted(found)))
+        return found
 
     def nothing_found(self) -> NotFoundError:
         """What to raise where there is no file."""

@@ -17,6 +17,7 @@ import numpy as np
 from resilient_pq.errors import EncodingError, FormatError
 from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.compression import codecs
+from resilient_pq.format.crypto.page_view import padded
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for, rle
 from resilient_pq.format.file_metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageType, Type
 from resilient_pq.format.pages.page import DataPage, EncodedLevels, Page, open_data_page
@@ -31,7 +32,10 @@ _DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
 
 def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], quirks: Quirks = NO_QUIRKS) -> None:
     """Refuse a page, whose CRC32 holds, with a header that contradicts its body."""
-    if compact_protocol.encode(page.header) != bytes(page.header_bytes):
+    encoded = compact_protocol.encode(page.header)
+    if len(encoded) < len(page.header_bytes):
+        encoded = padded(encoded, len(page.header_bytes))  # that of an encrypted page, in its place
+    if encoded != bytes(page.header_bytes):
         raise FormatError("its header has other bytes than what it says would have")
     try:
         if page.header.type == PageType.DICTIONARY_PAGE:

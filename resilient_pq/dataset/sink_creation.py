@@ -260,7 +260,7 @@ class _Sink:
         async def opening() -> DatasetWriter:
             owns_store = not isinstance(dst, tuple)
             store, key = await reach(dst, storage_options, bucket_alone=True, retry=WRITING)
-            folder = DatasetFolder(store, key, self.naming)
+            folder = DatasetFolder(store, key, self.naming, self.options.encryption)
             try:
                 found = await begun(folder)
                 ingest = None if schema is None else Ingest.from_schema(schema)

@@ -11,7 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.dataset.naming import FilePlace, NamedFile, Naming
 from resilient_pq.dataset.sink_state import Begun, DatasetFile, Partition
@@ -19,6 +19,7 @@ from resilient_pq.errors import (
     AlreadyExistsError,
     NotFoundError,
     RecoveryError,
+    UnsupportedError,
     Where,
     located,
 )
@@ -35,12 +36,15 @@ from resilient_pq.io import (
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.upload.lease import taken_over, told_of_loss
 from resilient_pq.reader.contents import FileState
-from resilient_pq.reader.opening import read_contents
+from resilient_pq.reader.opening import open, read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES
 from resilient_pq.recovery.resume.resume_file import resume
 from resilient_pq.recovery.resume.resume_local import was_torn_at_once
 from resilient_pq.recovery.resume.resume_upload import completed_upload, parts_or_aborted
 from resilient_pq.writer.dictionary_use import KnownChoices
+
+if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 
 #: Files that are completed, or footers that are read, at one time.
 _MAX_CONCURRENCY: Final = 16
@@ -56,6 +60,7 @@ class DatasetFolder:
     store: WriteStore  # where it is
     key: str  # its key
     naming: Naming  # the names of one sink in it
+    encryption: Encryption | EncryptionOfEach | None = None  # of its files
 
     @property
     def url(self) -> str:
@@ -216,15 +221,17 @@ async def _complete(folder: DatasetFolder, unfinished: Unfinished, lease: Lease 
     store, key = folder.store, folder.key_of(unfinished.file.relative)
     with located(Where(key=store.url_of(key))):
         if isinstance(store, LocalStore):
-            return await _complete_local(store, key)
+            return await _complete_local(store, key, folder.encryption)
         assert isinstance(store, MultipartStore) and unfinished.upload_id is not None
+        if folder.encryption is not None:
+            raise UnsupportedError("an upload of an encrypted file was left, and cannot be completed here yet")
         async with told_of_loss(lease):
             return await completed_upload(store, key, unfinished.upload_id) is not None
 
 
-async def _complete_local(store: LocalStore, key: str) -> bool:
+async def _complete_local(store: LocalStore, key: str, encryption: Encryption | EncryptionOfEach | None) -> bool:
     try:
-        writer = await resume((store, key))
+        writer = await resume((store, key), encryption=encryption)
     except RecoveryError:
         if not await was_torn_at_once(store, key):
             raise
@@ -243,7 +250,11 @@ async def _read(folder: DatasetFolder, found: NamedFile, choices: KnownChoices) 
     store, key = folder.store, folder.key_of(found.relative)
     url = store.url_of(key)
     with located(Where(key=url)):
-        info, contents = await read_contents(store, key, tail_bytes=TAIL_BYTES, counters=FetchCounters())
+        if folder.encryption is None:
+            info, contents = await read_contents(store, key, tail_bytes=TAIL_BYTES, counters=FetchCounters())
+        else:
+            async with open((store, key), **folder.encryption.reading()) as file:
+                info, contents = await store.head(key), file.contents
     place = FilePlace.of(found.partition, folder.naming.name, contents.key_value)
     whole = contents.state in (FileState.COMPLETE, FileState.IN_PROGRESS)
     if place is None or place.sequence != found.sequence or not whole:

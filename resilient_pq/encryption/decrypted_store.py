@@ -5,40 +5,32 @@ from __future__ import annotations
 import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from resilient_pq import memory_pool
+from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.held_chunks import HeldChunks
 from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, regions_of
+from resilient_pq.encryption.opened_footer import OpenedFooter
+from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, regions_of
 from resilient_pq.errors import (
-    AuthenticationError,
     FormatError,
+    StoreError,
     Where,
     located,
 )
-from resilient_pq.format import compact_protocol, footer
-from resilient_pq.format.crypto.file_cipher import FileCipher
+from resilient_pq.format import footer
 from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import SealedPage
-from resilient_pq.format.crypto.sealed_footer import (
-    SealedFooter,
-    column_key_metadata,
-    open_chunks,
-    plain_record,
-    read_sealed_footer,
-)
-from resilient_pq.format.file_metadata import FileMetaData
-from resilient_pq.format.footer import NeedBytes
-from resilient_pq.format.resilience_records import HEADER_SIZE
-from resilient_pq.io import ObjectTail, ReadStore
-from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.off_event_loop import off_loop
+from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.units import MiB
 
 #: Bytes that are read of a page to learn the sizes of its two modules.
@@ -49,6 +41,10 @@ _PIECE: Final = 4 * 1024
 _MOST_HELD: Final = 64 * MiB
 #: Bytes of a request for a part of such a chunk.
 _REQUEST: Final = 8 * MiB
+
+
+#: Reads the stored bytes from one offset to another.
+_ReadStored: TypeAlias = Callable[[int, int], Awaitable[memoryview]]
 
 
 class UnverifiedPagesWarning(UserWarning):
@@ -62,25 +58,31 @@ class DecryptedStore(SubstituteStore):
         encrypted_footer: Whether its footer is encrypted, too.
         state: What the footer says of the file's state; None in files of others.
         missing_keys: The columns whose key was not given, by dotted path, with what the file says of the key.
+        on_healed: Called with what could only be read through parity, and the blocks that were rebuilt for it.
+        encryption: How to encrypt another file in the same way; None where the key of a column was not given.
     """
 
-    def __init__(self, store: ReadStore, tail: ObjectTail, sealed: SealedFooter, metadata: FileMetaData) -> None:
-        """`open` is the way to get one."""
-        metadata.encryption_algorithm, metadata.footer_signing_key_metadata = sealed.algorithm.stored, None
-        metadata.schema, metadata.row_groups = list(metadata.schema), list(metadata.row_groups)
-        framed = footer.frame(compact_protocol.encode(metadata))
-        super().__init__(store, tail.info, sealed.start + len(framed))
-        self.encrypted_footer = sealed.module is not None
-        self.state = footer.key_values(metadata.key_value_metadata).get(footer.STATE_KEY)
+    def __init__(
+        self,
+        store: ReadStore,
+        info: ObjectInfo,
+        size: int,
+        regions: Sequence[PlainRegion],
+        tail: ObjectTail | None = None,
+    ) -> None:
+        """`open` is the way to get one; other regions than its own show what is damaged."""
+        super().__init__(store, info, size)
+        self.encrypted_footer = True
+        self.state: str | None = None
         self.missing_keys: dict[str, bytes | None] = {}
-        self._tail = tail
+        self.encryption: Encryption | None = None
+        self.on_healed: Callable[[Where, int], None] = lambda where, num_blocks: None
+        self._tail = tail or ObjectTail(info, info.size, b"")
         self._held = HeldChunks(self._whole)
-        self._warned = False
-        self._regions: list[PlainRegion] = [Patch(0, len(footer.MAGIC), footer.MAGIC)]
-        self._regions.append(Patch(sealed.start, self._size, framed))
-        if sealed.record is not None:
-            header = plain_record(sealed.record, framed, metadata).pack()
-            self._regions.append(Patch(sealed.start - HEADER_SIZE, sealed.start, header))
+        self._warned = self._shows_damage = self._heals = False
+        self._healed: HealedStore | None = None
+        self._regions = sorted(regions, key=lambda region: region.start)
+        _check_places(self._regions, size)
 
     @classmethod
     async def open(
@@ -91,44 +93,51 @@ class DecryptedStore(SubstituteStore):
         *,
         aad_prefix: bytes | None = None,
         tail_bytes: int,
-        verify: bool = True,
+        shows_damage: bool = False,
+        heals: bool = False,
     ) -> DecryptedStore:
         """A view of an encrypted object.
+
+        With `shows_damage` a page that does not open is shown so that its CRC32 does not hold, and is no error. With
+        `heals` what does not open is read through the parity of the object, where it has any.
 
         Raises:
             AuthenticationError: It is not encrypted, or its footer was changed.
             KeyMissingError: There is no key for the footer.
             WrongKeyError: The key of the footer opens nothing.
         """
-        tail, sealed = await _read_sealed_footer(store, key, tail_bytes)
-        where = Where(key=store.url_of(key))
-        if sealed is None:
-            hint = "leave the keys out if the file is not meant to be encrypted"
-            raise AuthenticationError("the file is not encrypted, and keys were given for it", where=where, hint=hint)
-        with located(where):
-            footer_key = await keys.key_of(sealed.key_metadata, None)
-            if footer_key is None:
-                raise keys.missing(sealed.key_metadata, None)
-            cipher = FileCipher.of(sealed.algorithm, footer_key, aad_prefix)
-            metadata = sealed.metadata(cipher)
-            own = column_key_metadata(metadata)
-            asked = await all_or_none(keys.key_of(about, path) for path, about in own.items())
-            found = dict(zip(own, asked, strict=True))
-            cipher.take_column_keys(found)
-            opened = await off_loop(len(metadata.row_groups) * 8, lambda: list(open_chunks(metadata, cipher)))
-            view = cls(store, tail, sealed, metadata)
-            view.missing_keys = {path: about for path, about in own.items() if found[path] is None}
-            view._regions += [region for chunk in opened for region in regions_of(chunk)]
-            view._regions.sort(key=lambda region: region.start)
-            _check_places(view._regions, view._size)
+        found = await OpenedFooter.read(store, key, keys, aad_prefix=aad_prefix, tail_bytes=tail_bytes)
+        with located(Where(key=store.url_of(key))):
+            encryption = found.encryption
+            opened = await off_loop(found.num_chunks, found.open_chunks)
+            regions: list[PlainRegion] = [*found.around()]
+            size = regions[-1].end
+            for region in (region for chunk in opened for region in regions_of(chunk)):
+                if isinstance(region, SealedChunk):
+                    region.with_crc = shows_damage
+                regions.append(region)
+            view = cls(store, found.tail.info, size, regions, found.tail)
+        view._shows_damage, view._heals = shows_damage, heals
+        view.encrypted_footer, view.encryption = found.sealed.module is not None, encryption
+        view.state = footer.key_values(found.metadata.key_value_metadata).get(footer.STATE_KEY)
+        view.missing_keys = found.missing_keys
         return view
+
+    @property
+    def chunks(self) -> list[SealedChunk]:
+        """The column chunks that can be opened, in order."""
+        return [region for region in self._regions if isinstance(region, SealedChunk)]
+
+    @property
+    def mended(self) -> list[Where]:
+        """Where pages are shown that are damaged in their places, by copies of their bytes."""
+        return [replace(chunk.where, offset=at) for chunk in self.chunks for at in chunk.instead]
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """What stands behind the last column chunk, of so many bytes at the end at most."""
         if key != self._info.key:
             return await self._store.read_tail(key, size)
-        chunks = [region.end for region in self._regions if isinstance(region, SealedChunk)]
-        start = max(self._size - size, max(chunks, default=0), 0)
+        start = max(self._size - size, max([chunk.end for chunk in self.chunks], default=0), 0)
         info = await self.head(key)
         return ObjectTail(info, start, await self._read(key, start, self._size))
 
@@ -143,11 +152,49 @@ class DecryptedStore(SubstituteStore):
         if isinstance(first, Patch) and first.start <= start and end <= first.end:
             return memoryview(first.content)[start - first.start : end - first.start]
         low, high = min([start, *_starts(touched, start)]), max([end, *_ends(touched, end)])
+        return await self._opened(touched, start, end, low, high, self._stored)
+
+    async def _opened(
+        self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int, read: _ReadStored
+    ) -> memoryview:
+        """What the regions have from `start` to `end`, for which is stored what lies from `low` to `high`."""
         try:
-            return await self._opened(touched, start, end, low, high)
+            return await self._opened_of(await read(low, high), low, touched, start, end)
         except FormatError:
+            pass
+        try:
             async with new_connections():  # a transfer can go wrong as well as a disk
-                return await self._opened(touched, start, end, low, high)
+                data = await read(low, high)
+            return await self._opened_of(data, low, touched, start, end)
+        except FormatError:
+            found = await self._opened_through_parity(touched, start, end, low, high)
+            if found is not None:
+                return found
+            if not self._shows_damage:
+                raise
+        for region in touched:
+            if isinstance(region, SealedChunk | SealedIndex):
+                region.shows_damage = True
+        return await self._opened_of(data, low, touched, start, end)
+
+    async def _opened_through_parity(
+        self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int
+    ) -> memoryview | None:
+        """The same read through the parity of the object; None where that has none, or does not help."""
+        if self._heals and self._healed is None:
+            self._healed = await HealedStore.find(self._store, self._info, thorough=True)
+        self._heals = self._healed is not None
+        if self._healed is None:
+            return None
+        before = self._healed.num_blocks_rebuilt
+        try:
+            data = memoryview(await self._healed.read_range(self._info.key, low, high, pin=self._info))
+            found = await self._opened_of(data, low, touched, start, end)
+        except (FormatError, StoreError):
+            return None
+        where = next((region.where for region in touched if isinstance(region, SealedChunk)), Where())
+        self.on_healed(where, self._healed.num_blocks_rebuilt - before)
+        return found
 
     async def _located(self, region: PlainRegion, start: int, end: int) -> PlainRegion:
         """A region of which all is asked for, or it is known where its pages lie; else what it holds."""
@@ -155,15 +202,10 @@ class DecryptedStore(SubstituteStore):
             return region
         if start <= region.start and region.end <= end:
             return region
-        if self._has_index_at_hand(region) or region.end - region.start > _MOST_HELD:
-            region.pages = await self._pages_of(region)
+        if await self._find_pages(region):
             return region
         content = await self._held.content(region, min(end, region.end) - max(start, region.start))
         return Patch(region.start, region.end, content)
-
-    async def _opened(self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int) -> memoryview:
-        data = memoryview(await self._stored(low, high))
-        return await self._opened_of(data, low, touched, start, end)
 
     async def _opened_of(
         self, data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int
@@ -180,19 +222,33 @@ class DecryptedStore(SubstituteStore):
         last = bisect_left(self._regions, end, key=lambda region: region.start)
         return self._regions[first:last]
 
-    async def _stored(self, start: int, end: int) -> bytes | memoryview:
+    async def _stored(self, start: int, end: int) -> memoryview:
         """Stored bytes; those behind the end of the object are in no region but the footer in the clear."""
         end = min(end, self._info.size)
         if start >= self._tail.offset:
             return memoryview(self._tail.data)[start - self._tail.offset : end - self._tail.offset]
-        return await self._store.read_range(self._info.key, start, end, pin=self._info)
+        return memoryview(await self._store.read_range(self._info.key, start, end, pin=self._info))
+
+    async def _stored_in_parts(self, start: int, end: int) -> memoryview:
+        """Stored bytes, by requests of a few MiB side by side."""
+        parts = await asyncio.gather(*(self._stored(at, min(at + _REQUEST, end)) for at in range(start, end, _REQUEST)))
+        return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
 
     async def _whole(self, chunk: SealedChunk) -> memoryview:
-        """All of a chunk, by requests of a few MiB side by side."""
-        starts = range(chunk.start, chunk.end, _REQUEST)
-        parts = await asyncio.gather(*(self._stored(at, min(at + _REQUEST, chunk.end)) for at in starts))
-        data = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
-        return await self._opened_of(data, chunk.start, [chunk], chunk.start, chunk.end)
+        """All of a chunk."""
+        return await self._opened([chunk], chunk.start, chunk.end, chunk.start, chunk.end, self._stored_in_parts)
+
+    async def _find_pages(self, chunk: SealedChunk) -> bool:
+        """Whether it was found where the pages of a chunk lie, which need not be read as a whole then."""
+        is_large = self._has_index_at_hand(chunk) or chunk.end - chunk.start > _MOST_HELD
+        if not is_large or self._shows_damage or chunk.shows_damage:
+            return False
+        try:
+            chunk.pages = await self._pages_of(chunk)
+        except FormatError:
+            if not self._heals:
+                raise
+        return chunk.pages is not None
 
     def _has_index_at_hand(self, chunk: SealedChunk) -> bool:
         return chunk.offset_index is not None and chunk.offset_index[0] >= self._tail.offset
@@ -270,15 +326,3 @@ def _check_places(regions: Sequence[PlainRegion], size: int) -> None:
         if not at <= region.start <= region.end <= size:
             raise FormatError("the footer has two things in one place, or one behind the end", where=Where(offset=at))
         at = region.end
-
-
-async def _read_sealed_footer(store: ReadStore, key: str, tail_bytes: int) -> tuple[ObjectTail, SealedFooter | None]:
-    """The tail of an object, so large that its footer is in it, and its footer; None where it is not encrypted."""
-    size = tail_bytes
-    while True:
-        tail = await store.read_tail(key, size)
-        with located(Where(key=store.url_of(key))):
-            found = await off_loop(len(tail.data) // _PIECE, read_sealed_footer, memoryview(tail.data), tail.offset)
-        if not isinstance(found, NeedBytes):
-            return tail, found
-        size = tail.info.size - found.start

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, runti
 from resilient_pq.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
+    from resilient_pq.encryption.keys import DecryptionKeys
     from resilient_pq.format.schema_tree import Leaf, Schema
     from resilient_pq.io import WriteStore
 
@@ -24,6 +25,11 @@ class EncryptionOfEach(Protocol):
 
     async def for_file(self, place: tuple[WriteStore, str]) -> Encryption:
         """How the file at a place is encrypted."""
+
+    async def of_unfinished(
+        self, keys: DecryptionKeys, footer_key: bytes | None, column_keys: Mapping[str, bytes | None]
+    ) -> Encryption:
+        """How a file is encrypted that was begun so, by the key metadata in it; columns may be missing."""
 
     def check_names(self, schema: Schema) -> None:
         """Refuse names of columns that are not there, as `Encryption` does."""

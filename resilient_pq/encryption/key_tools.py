@@ -25,7 +25,7 @@ from resilient_pq.encryption.key_material import (
     read_materials,
     reference_metadata,
 )
-from resilient_pq.encryption.keys import FilePlace, answer_of
+from resilient_pq.encryption.keys import DecryptionKeys, FilePlace, answer_of
 from resilient_pq.errors import AlreadyExistsError, AuthenticationError, FormatError, OptionError, Where
 from resilient_pq.format.crypto.modules import KEY_SIZES, LENGTH_SIZE, KeyCipher, ModuleType, WrongTagError, checked_key
 from resilient_pq.format.schema_tree import Schema
@@ -33,6 +33,8 @@ from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_ret
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.resolve import Location
 
+#: How the material of a column is called in a file beside the data.
+_COLUMN_REFERENCE: Final = "columnKey{}"
 #: The ids of KEKs are so many random bytes.
 _KEK_ID_SIZE: Final = 16
 #: What a KEK is cached under: for writing, the id of its master key; for reading, what it is wrapped as, too.
@@ -273,11 +275,29 @@ class EnvelopeEncryption:
             **self.options,
         )
 
+    async def of_unfinished(
+        self, keys: DecryptionKeys, footer_key: bytes | None, column_keys: Mapping[str, bytes | None]
+    ) -> Encryption:
+        """The keys that a file names by key metadata; a column that is in no row group yet may get a new one."""
+        about, found = {}, {}
+        for i, (column, master) in enumerate(self.column_keys.items()):
+            named = next((each for path, each in column_keys.items() if f"{path}.".startswith(f"{column}.")), None)
+            if named is None and self.tools.internal_key_material:
+                material = await self.tools.wrapped(self.tools.new_key(), master, is_footer=False)
+                named = material.to_json(internal=True).encode()
+            about[column] = named or reference_metadata(_COLUMN_REFERENCE.format(i)).encode()
+            if (key := await keys.key_of(about[column], column)) is None:
+                raise keys.missing(about[column], column)
+            found[column] = key
+        key = await keys.key_of(footer_key, None)
+        assert key is not None  # its footer was opened
+        return Encryption(key, found, footer_key_metadata=footer_key, column_key_metadata=about, **self.options)
+
     async def _store_beside(self, place: tuple[WriteStore, str] | None, materials: Sequence[KeyMaterial]) -> list[str]:
         """Store material beside a file; gives the key metadata that name it."""
         if place is None:
             raise OptionError("the key material lies beside the file", hint="pass this as encryption=, without await")
-        store, names = place[0], [FOOTER_REFERENCE, *(f"columnKey{i}" for i in range(len(self.column_keys)))]
+        store, names = place[0], [FOOTER_REFERENCE, *map(_COLUMN_REFERENCE.format, range(len(self.column_keys)))]
         try:
             stored = material_file(dict(zip(names, materials, strict=True)))
             await store.put(material_key(*place), stored, if_none_match=not self.overwrite)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from resilient_pq.errors import FormatError, Where, located
+from resilient_pq.checksum import crc32
+from resilient_pq.errors import AuthenticationError, ChecksumError, FormatError, Where, located
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTagError, module_size
-from resilient_pq.format.crypto.page_view import ChunkCipher, SealedPage, pages_in
+from resilient_pq.format.crypto.page_view import NO_PAGE, ChunkCipher, SealedPage, pages_in
 from resilient_pq.format.crypto.sealed_footer import OpenedChunk, wrong_tag
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import SEALED_CRC_KEY, ChunkSums, key_values
@@ -39,7 +40,7 @@ class Patch(PlainRegion):
 
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
         """The part that is asked for."""
-        _put(self.content, self.start, out, start)
+        put_bytes(self.content, self.start, out, start)
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class SealedIndex(PlainRegion):
 
     opener: ChunkCipher
     types: tuple[ModuleType, ...]
+    shows_damage: bool = False  # as zero bytes, and not as an error
 
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
         """The contents of its modules, one behind the other, and zero bytes behind them."""
@@ -55,14 +57,16 @@ class SealedIndex(PlainRegion):
         where = Where(row_group=self.opener.row_group, offset=self.start)
         with located(where):
             for module_type in self.types:
-                size = module_size(data, at, end, GCM_OVERHEAD)
                 try:
+                    size = module_size(data, at, end, GCM_OVERHEAD)
                     contents.append(self.opener.open_index(data[at : at + size], module_type))
-                except WrongTagError:
-                    raise wrong_tag(self.opener.cipher, "an index", None, where=where) from None
+                except (WrongTagError, FormatError) as error:
+                    if self.shows_damage:
+                        break
+                    raise _refused(self.opener, error, "an index", where) from None
                 at += size
         content = b"".join(contents)
-        _put(content + bytes(self.end - self.start - len(content)), self.start, out, start)
+        put_bytes(content + bytes(self.end - self.start - len(content)), self.start, out, start)
 
 
 @dataclass(slots=True)
@@ -76,6 +80,9 @@ class SealedChunk(PlainRegion):
         offset_index: Where its offset index lies, as far as it has one.
         crc: CRC32 of its bytes as they are stored; None where it is not known.
         pages: Its pages; None where they have not been looked for.
+        shows_damage: Whether a page that does not open is shown so that its checksum does not hold, and is no error.
+        with_crc: Whether pages are shown with a CRC32 of what they are in the clear.
+        instead: Bytes that are known to be others than those that are stored, by their offsets.
     """
 
     opener: ChunkCipher
@@ -84,26 +91,69 @@ class SealedChunk(PlainRegion):
     offset_index: tuple[int, int] | None = None
     crc: int | None = None
     pages: list[SealedPage] | None = field(default=None, repr=False)
+    shows_damage: bool = False
+    with_crc: bool = False
+    instead: dict[int, memoryview] = field(default_factory=dict, repr=False)
+
+    @property
+    def where(self) -> Where:
+        """The chunk, for errors."""
+        return Where(row_group=self.opener.row_group, column=self.column)
 
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
         """Its pages that are asked for; `data` has the whole of these."""
         if self.pages is None:
-            chunk = data[self.start - base : self.end - base]
-            self.pages = list(pages_in(chunk, self.start, has_dictionary=self.has_dictionary))
+            self.pages = self._pages(data, base)
         end = start + len(out)
+        if self.shows_damage:
+            gap = NO_PAGE * (min(self.end, end) - max(self.start, start))
+            put_bytes(gap, max(self.start, start), out, start)
         for page in self.pages:
             if page.end <= start or page.start >= end:
                 continue
-            where = Where(row_group=self.opener.row_group, column=self.column, page=page.ordinal, offset=page.start)
+            where = replace(self.where, page=page.ordinal, offset=page.start)
             with located(where):
                 inside = start <= page.start and page.end <= end
                 room = out[page.start - start : page.end - start] if inside else memoryview(bytearray(page.size))
+                stored = self.stored_page(page, data, base)
                 try:
-                    self.opener.open_page(page, data[page.start - base : page.end - base], room)
-                except WrongTagError:
-                    raise wrong_tag(self.opener.cipher, "a page", None, where=where) from None
+                    self.opener.open_page(page, stored, room, with_crc=self.with_crc)
+                except (WrongTagError, FormatError) as error:
+                    if not self.shows_damage:
+                        self._compare(data, base)
+                        raise _refused(self.opener, error, "a page", where) from None
+                    self.opener.show_damaged_page(page, stored, room)
             if not inside:
-                _put(room, page.start, out, start)
+                put_bytes(room, page.start, out, start)
+
+    def stored_page(self, page: SealedPage, data: memoryview, base: int) -> memoryview:
+        """The two modules of a page; what is known better stands in the place of what is stored."""
+        stored = data[page.start - base : page.end - base]
+        better = [at for at in self.instead if page.start <= at < page.end]
+        if better:
+            stored = memoryview(bytearray(stored))
+            for at in better:
+                put_bytes(self.instead[at], at, stored, page.start)
+        return stored
+
+    def _pages(self, data: memoryview, base: int) -> list[SealedPage]:
+        """The pages of the chunk, of which `data` has all, by the lengths of their modules."""
+        pages: list[SealedPage] = []
+        chunk = data[self.start - base : self.end - base]
+        try:
+            for page in pages_in(chunk, self.start, has_dictionary=self.has_dictionary):
+                pages.append(page)
+        except FormatError as error:
+            if not self.shows_damage:
+                self._compare(data, base)
+                raise _refused(self.opener, error, "a page", self.where) from None
+        return pages
+
+    def _compare(self, data: memoryview, base: int) -> None:
+        """Refuse a chunk whose stored bytes do not have the CRC32 that is known, where `data` has all of them."""
+        stored = data[max(self.start - base, 0) : self.end - base]
+        if self.crc is not None and len(stored) == self.end - self.start and (computed := crc32(stored)) != self.crc:
+            raise ChecksumError("chunk CRC32 does not match", stored=self.crc, computed=computed, where=self.where)
 
     def pages_by_index(self, index: memoryview) -> bool:
         """Take the places of pages from the stored offset index; whether they fit the chunk."""
@@ -124,7 +174,16 @@ class SealedChunk(PlainRegion):
         return True
 
 
-def _put(content: bytes | bytearray | memoryview, at: int, out: memoryview, start: int) -> None:
+def _refused(opener: ChunkCipher, error: Exception, what: str, where: Where) -> Exception:
+    """The error of bytes that do not open, or are no modules."""
+    if isinstance(error, WrongTagError):
+        return wrong_tag(opener.cipher, what, None, where=where)
+    if isinstance(error, ChecksumError) or not opener.cipher.num_opened:
+        return error
+    return AuthenticationError(str(error.args[0]), where=where)
+
+
+def put_bytes(content: bytes | bytearray | memoryview, at: int, out: memoryview, start: int) -> None:
     """Copy the part of `content`, which lies at `at`, that lies in `out`, which begins at `start`."""
     first, last = max(at, start), min(at + len(content), start + len(out))
     if first < last:

@@ -213,6 +213,13 @@ class BytesBehind:
         return cls(*_SPAN.unpack_from(payload)[:2])
 
 
+def has_span(header: RecordHeader) -> bool:
+    """Whether the payload of a record begins with a span, as in encrypted files."""
+    return header.kind == RecordKind.SPAN or (
+        header.kind == RecordKind.CHUNK and header.payload_size >= SPAN_SIZE + _CHUNK.size
+    )
+
+
 @dataclass(slots=True)
 class RecordChain:
     """Makes the records of one file, each knowing the one before it."""

@@ -186,7 +186,7 @@ class PartialFile:
             raise AlreadyExistsError(
                 "another writer is writing this file",
                 where=Where(key=self.path),
-                hint="wait until it has ended and try again, or choose another name",
+                hint="wait until it has ended, or choose another name",
             ) from None
         except OSError as error:
             # A file system without locks (some network mounts): O_EXCL alone has to do.

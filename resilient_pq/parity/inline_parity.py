@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format.footer import (
+    ENCRYPTED_MAGIC,
     MAGIC,
     PARITY_KEY,
     PARITY_SHARE_KEY,
@@ -72,7 +73,8 @@ async def _is_begun_with_parity(source: PinnedObject) -> bool:
     if header is None or header.payload_size > _MAX_RECORD or header.end > source.info.size:
         return True
     payload = await source.read(ByteRange(header.payload_offset, header.end))
-    return not header.holds(payload) or PARITY_SHARE_KEY.encode() in bytes(payload)
+    is_known = header.holds(payload) and bytes(await source.read(ByteRange(0, start))) != ENCRYPTED_MAGIC
+    return not is_known or PARITY_SHARE_KEY.encode() in bytes(payload)
 
 
 async def _named_places(read: ReadParity, size: int) -> list[ByteRange] | None:

@@ -39,6 +39,7 @@ from resilient_pq.reader.read_options import (
 )
 
 if TYPE_CHECKING:
+    from resilient_pq.encryption.decrypted_store import DecryptedStore
     from resilient_pq.encryption.keys import KeysArgument
     from resilient_pq.parity.healed_store import HealedStore
     from resilient_pq.reader.healing import OnHealed
@@ -147,7 +148,7 @@ async def open_file(
     """Open one object of a store; `limits` are those that it shares with other files."""
     name, healed = store.url_of(key), None
     if how.keys is not None:
-        store, how = await _decrypted(store, key, how)
+        return await _open_encrypted(store, key, how, counters=counters, owns_store=owns_store, limits=limits)
     read = partial(
         read_tail_and_contents, key=key, tail_bytes=how.options.tail_bytes, counters=counters, verify=how.verify
     )
@@ -182,20 +183,49 @@ async def open_file(
     return file
 
 
-async def _decrypted(store: ReadStore, key: str, how: ReadSettings) -> tuple[ReadStore, ReadSettings]:
-    """A view of an encrypted object in the clear, and how it is read: a cut file is none of the owner's (rollback)."""
+async def _open_encrypted(store: ReadStore, key: str, how: ReadSettings, **shared: Any) -> File:
+    """Open an encrypted object through a view of it in the clear; a cut file is none of the owner's (rollback)."""
+    from resilient_pq.reader.healing import HealedChunk, Healer  # noqa: PLC0415 (most files are in the clear)
+
+    healed = None
+    try:
+        view = await _decrypted(store, key, how)
+    except FormatError:
+        healed = await _healed(store, key) if how.heal else None
+        if healed is None:
+            if (torn := await _torn(store, key, how, **shared)) is None:
+                raise
+            return torn
+        view = await _decrypted(healed, key, replace(how, heal=False))
+    required = view.encrypted_footer if how.require_complete is None else how.require_complete
+    if required and view.state not in (None, FileState.COMPLETE):
+        raise not_complete(store.url_of(key), view.state)
+    file = await open_file(view, key, replace(how, heal=False, keys=None), **shared)
+    healer = Healer(file.objects, how.on_healed)
+    view.on_healed = lambda where, num_blocks: healer.note(
+        HealedChunk(file.url, where.row_group, where.column, num_blocks)
+    )
+    if healed is not None:
+        healer.note(HealedChunk(file.url, None, None, healed.num_blocks_rebuilt))
+    return file
+
+
+async def _decrypted(store: ReadStore, key: str, how: ReadSettings) -> DecryptedStore:
+    """A view of an encrypted object in the clear."""
     from resilient_pq.encryption.decrypted_store import DecryptedStore  # noqa: PLC0415 (most files are in the clear)
     from resilient_pq.encryption.keys import DecryptionKeys  # noqa: PLC0415
 
     assert how.keys is not None
     keys = DecryptionKeys.of(how.keys, (store, key))
-    view = await DecryptedStore.open(
-        store, key, keys, aad_prefix=how.aad_prefix, tail_bytes=how.options.tail_bytes, verify=how.verify
+    return await DecryptedStore.open(
+        store,
+        key,
+        keys,
+        aad_prefix=how.aad_prefix,
+        tail_bytes=how.options.tail_bytes,
+        shows_damage=how.on_damage is not OnDamage.RAISE,
+        heals=how.heal,
     )
-    required = view.encrypted_footer if how.require_complete is None else how.require_complete
-    if required and view.state not in (None, FileState.COMPLETE):
-        raise not_complete(store.url_of(key), view.state)
-    return view, replace(how, heal=False)
 
 
 def not_complete(name: str, state: str) -> TornFileError:

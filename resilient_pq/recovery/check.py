@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from resilient_pq.damage.on_damage import OnDamage
-from resilient_pq.errors import FormatError, Where, located
+from resilient_pq.encryption.keys import KeysArgument
+from resilient_pq.errors import AuthenticationError, FormatError, KeyMissingError, Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
@@ -16,6 +17,8 @@ from resilient_pq.parity.parity_check import recompute_parity
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
+from resilient_pq.recovery.encrypted.with_keys import decrypted, keys_missing, nothing_to_open, read_by_records
+from resilient_pq.recovery.encrypted.without_keys import check_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
@@ -28,6 +31,8 @@ from resilient_pq.recovery.verification.page_scan import SalvageOptions
 from resilient_pq.recovery.verification.verification import verify_data
 from resilient_pq.shell_commands import command, lasts
 
+#: Outcomes of what is as it was written.
+_WHOLE = (Outcome.SOUND, Outcome.CIPHERTEXT_WHOLE)
 #: Findings in the files of a summary after which there is something to do.
 _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
 
@@ -39,6 +44,8 @@ async def check(
     retry: RetryPolicy | None = None,
     require_checksums: bool = False,
     deep: bool = False,
+    keys: KeysArgument | None = None,
+    aad_prefix: bytes | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Read an object and say what is wrong with it; nothing is written.
@@ -53,11 +60,16 @@ async def check(
         require_checksums: Count pages without a checksum as damage: a file that has such pages is not "sound".
         deep: Compare every byte with the sidecar beside the file, and compute the parity in it again: a sidecar that is
             damaged, or of another version of the file, is a finding.
+        keys: Of an encrypted file, as `open` takes them. Without them its ciphertext is compared with the checksums
+            that stand in it in the clear, and no value is read: what is whole then is not called sound.
+        aad_prefix: What an encrypted file is bound to besides its keys, where it does not store it.
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
         The report: its outcome is "sound", "incomplete", "damaged", or "nothing" when no row can be had. Pages without
-        a checksum are only decoded: how many these are stands beside it, and a changed value in them is not seen.
+        a checksum are only decoded: how many these are stands beside it, and a changed value in them is not seen. Of
+        an encrypted file without keys it is "ciphertext whole", or "unchecked" where another writer's file has nothing
+        that vouches for its bytes.
 
     Raises:
         UnsupportedError: The file is whole, but this version cannot read it.
@@ -66,12 +78,45 @@ async def check(
     storage_options = with_retry(storage_options, retry)
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
-            reconstruction = await reconstruct(source)
+            if keys is not None:
+                report = await _check_opened(source, keys, aad_prefix, progress)
+                report = await _check_parity(source, report, deep=deep)
+                return with_checksums_required(report) if require_checksums else report
+            try:
+                reconstruction = await reconstruct(source)
+            except KeyMissingError:
+                return await _check_parity(source, await check_ciphertext(source, progress), deep=deep)
             if reconstruction.contents is not None and reconstruction.contents.data_files:
                 report = await _check_summary(source, reconstruction.contents, progress)
             else:
                 report = await _check_parity(source, await _check(reconstruction, progress), deep=deep)
             return with_checksums_required(report) if require_checksums else report
+
+
+async def _check_opened(
+    source: DamagedObject, keys: KeysArgument, aad_prefix: bytes | None, progress: Progress | None
+) -> Report:
+    """Check an encrypted file with its keys: by its footer, and by its records where something is damaged."""
+    try:
+        opened = await decrypted(source, keys, aad_prefix)
+    except AuthenticationError:
+        raise
+    except FormatError as error:
+        report = nothing_to_open(source, "check", error).report
+        assert isinstance(report, Report)
+        return report
+    if opened.opened.missing_keys:
+        report = await check_ciphertext(source, progress)
+        return replace(report, notes=(*report.notes[1:], f"{keys_missing(opened)}: the ciphertext alone was compared"))
+    known = await reconstruct(opened)
+    report = await _check(known, progress)
+    if (
+        report.outcome in (Outcome.DAMAGED, Outcome.NOTHING)
+        and (by_records := await read_by_records(known)) is not None
+    ):
+        other = await _check(by_records, progress)
+        report = other if (other.num_rows or 0) > (report.num_rows or 0) else report
+    return report
 
 
 def with_checksums_required(report: Report) -> Report:
@@ -86,12 +131,12 @@ def with_checksums_required(report: Report) -> Report:
 
 async def _check_parity(source: DamagedObject, report: Report, *, deep: bool) -> Report:
     """The report with what parity says: of bytes without checksums, and whether a repair brings all back."""
-    if report.outcome in (Outcome.SOUND, Outcome.INCOMPLETE) and not report.pages_decoded and not deep:
+    if report.outcome in (*_WHOLE, Outcome.INCOMPLETE) and not report.pages_decoded and not deep:
         return report
     view = await HealedStore.find(source.store, source.info)
     if view is not None and (examined := await view.examine()).num_damaged:
         report = _with_parity(report, source.url, examined, is_bound=view.is_bound)
-    return await _with_recomputed(source, report) if deep and report.outcome is Outcome.SOUND else report
+    return await _with_recomputed(source, report) if deep and report.outcome in _WHOLE else report
 
 
 async def _with_recomputed(source: DamagedObject, report: Report) -> Report:
@@ -113,7 +158,7 @@ async def _with_recomputed(source: DamagedObject, report: Report) -> Report:
 def _with_parity(report: Report, url: str, examined: ExaminedBlocks, *, is_bound: bool) -> Report:
     """The report with the blocks that parity finds damaged; `is_bound`: it was made for this version of the file."""
     num_damaged, repairable = examined.num_damaged, examined.may_be_repaired
-    if report.outcome is Outcome.SOUND:
+    if report.outcome in _WHOLE:
         if not is_bound:
             return report  # the file was written anew after its sidecar
         changed = f"{num_damaged:,} blocks are not as they were when the file was protected"
@@ -135,7 +180,10 @@ async def check_if_sound(url: Location) -> Report | None:
     """The report of `check` where nothing is wrong with an object, found with little effort where something is."""
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
-            reconstruction = await reconstruct(source, only_footer=True)
+            try:
+                reconstruction = await reconstruct(source, only_footer=True)
+            except KeyMissingError:
+                return None  # the rest of an encrypted file has to be read
             contents = reconstruction.contents
             if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None

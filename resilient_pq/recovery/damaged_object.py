@@ -5,14 +5,23 @@ An async shell: it drives the sans-io `survey` and fetches what is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
+from resilient_pq.encryption.decrypted_store import DecryptedStore
+from resilient_pq.errors import (
+    FormatError,
+    KeyMissingError,
+    NotParquetError,
+    TornFileError,
+    UnsupportedError,
+    Where,
+    located,
+)
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
@@ -88,11 +97,16 @@ def _larger(window: ByteRange) -> int:
     return min(max(2 * window.size, _FIRST_WINDOW), _LARGEST_WINDOW)
 
 
+#: Gives an encrypted object as it is in the clear.
+Decrypt: TypeAlias = Callable[..., Awaitable["DamagedObject"]]
+
+
 @dataclass(slots=True)
 class DamagedObject:
     """One object at one version.
 
-    `file_id` names the file that is meant, where several lie in it; `rebuilt` are the bytes that parity has made.
+    `file_id` names the file that is meant, where several lie in it; `rebuilt` are the bytes that parity has made;
+    `decrypt` is how it was opened where it is encrypted, and read in the clear.
     """
 
     store: ReadStore
@@ -103,6 +117,7 @@ class DamagedObject:
     owns_store: bool
     file_id: bytes | None = None
     rebuilt: tuple[ByteRange, ...] = ()
+    decrypt: Decrypt | None = None
     _objects: ChunkObjects | None = None
     _beneath: DamagedObject | None = None
     _view: ByteRemap | None = None
@@ -121,6 +136,20 @@ class DamagedObject:
     def origin(self) -> DamagedObject:
         """The object as it lies, whatever this is read through."""
         return self if self._beneath is None else self._beneath.origin
+
+    @property
+    def opened(self) -> DecryptedStore:
+        """The view in the clear that an encrypted object is read through."""
+        if isinstance(self.store, DecryptedStore):
+            return self.store
+        assert self._beneath is not None
+        return self._beneath.opened
+
+    @property
+    def stored(self) -> DamagedObject:
+        """The ciphertext of an encrypted object that is read in the clear."""
+        assert self._beneath is not None
+        return self._beneath if isinstance(self.store, DecryptedStore) else self._beneath.stored
 
     @property
     def is_view(self) -> bool:
@@ -183,17 +212,26 @@ class DamagedObject:
                 return contents
         except TornFileError as error:
             head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
-            if head not in (MAGIC, ENCRYPTED_MAGIC):
+            if head != MAGIC:
+                await self._refuse_encrypted()
                 where = Where(key=self.url, offset=0)
                 return NotParquetError("no Parquet magic, neither at the beginning nor at the end", where=where)
             return error
         except FormatError as error:
+            await self._refuse_encrypted()
             return error
         except UnsupportedError:
             if (await self.survey()).footer is None:
                 raise
             # A damaged footer can look like one that is too new: our records decide.
             return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
+
+    async def _refuse_encrypted(self) -> None:
+        """Raise where a footer that cannot be used is that of an encrypted file."""
+        size = self.info.size
+        ends = [ByteRange(0, min(len(MAGIC), size)), ByteRange(max(size - len(MAGIC), 0), size)]
+        if ENCRYPTED_MAGIC in [bytes(await self.read(end)) for end in ends] and (await self.survey()).footer is None:
+            raise KeyMissingError("the footer is encrypted", where=Where(key=self.url))
 
     async def begins_with_magic(self) -> bool:
         """Whether its first bytes are those of a Parquet file."""
@@ -215,7 +253,9 @@ class DamagedObject:
         """The same object with other bytes, in memory; the caller closes this one."""
         store = BytesStore(self.store, self.info, data)
         info = await store.head(self.key)
-        return DamagedObject(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self)
+        return DamagedObject(
+            store, self.key, self.url, info, self.counters, False, self.file_id, decrypt=self.decrypt, _beneath=self
+        )
 
     async def rebuilt_by(self, healed: HealedStore) -> DamagedObject:
         """The same object with the bytes that parity rebuilds; the caller closes this one."""
@@ -227,13 +267,22 @@ class DamagedObject:
             _beneath=self, _view=None if healed.file.has_moved else there,
         )  # fmt: skip
 
+    async def decrypted(self, view: DecryptedStore, decrypt: Decrypt) -> DamagedObject:
+        """The same object in the clear; the caller closes this one."""
+        info = await view.head(self.key)
+        return DamagedObject(
+            view, self.key, self.url, info, self.counters, False, self.file_id, self.rebuilt, decrypt,
+            _beneath=self, _view=ByteRemap.in_place(min(info.size, self.info.size)),
+        )  # fmt: skip
+
     def through(self, view: ByteRemap) -> DamagedObject:
         """The same object, its bytes where they were written; the caller closes this one."""
         store = RemappedStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
         return DamagedObject(
-            store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self, _view=view
-        )
+            store, self.key, self.url, info, self.counters, False, self.file_id,
+            decrypt=self.decrypt, _beneath=self, _view=view,
+        )  # fmt: skip
 
     async def __aenter__(self) -> Self:
         """The source itself."""

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.encryption.keys import KeysArgument
 from resilient_pq.errors import (
-    NothingToRecoverError,
-    RecoveryError,
+    KeyMissingError,
     RowsLostError,
     SchemaError,
     Where,
@@ -26,19 +26,20 @@ from resilient_pq.io.output_target import Target, check_free, check_other, permi
 from resilient_pq.io.resolve import Location
 from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.reader.data_file import writing_again
-from resilient_pq.recovery.damaged_object import open_source
+from resilient_pq.recovery.damaged_object import DamagedObject, open_source
+from resilient_pq.recovery.encrypted.with_keys import opened, read_by_records
+from resilient_pq.recovery.encrypted.without_keys import recover_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
-from resilient_pq.recovery.evidence.strategy import Strategy
-from resilient_pq.recovery.ledger.ledger_build import build_empty_ledger, build_ledger
+from resilient_pq.recovery.ledger.ledger_build import build_ledger
 from resilient_pq.recovery.ledger.ledger_model import Ledger
+from resilient_pq.recovery.nothing_kept import OtherTry, nothing_to_recover, summary_refused
 from resilient_pq.recovery.recover_options import RecoverOptions
-from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, OtherPolicy, Outcome, Report
+from resilient_pq.recovery.report import Kept, Outcome, Report
 from resilient_pq.recovery.rewrite.other_policy import better_policy
-from resilient_pq.recovery.rewrite.output_object import Copied, OutputContents, may_be_unread, publish
+from resilient_pq.recovery.rewrite.output_object import OutputContents, may_be_unread, publish
 from resilient_pq.recovery.rewrite.retained_rows import find_guessed_numbers, retain_rows
 from resilient_pq.recovery.rewrite.split_columns import publish_columns, targets_of
 from resilient_pq.recovery.verification.bit_repair import with_bit_turned_back
@@ -63,6 +64,8 @@ async def recover(
     file_id: str | None = None,
     verify: bool = False,
     overwrite: bool = False,
+    keys: KeysArgument | None = None,
+    aad_prefix: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -95,6 +98,10 @@ async def recover(
         verify: Whether also those bytes are read and compared that a store could copy by itself: the beginning of a
             file that is torn, when the output goes to the same store. All others always are.
         overwrite: Replace an object that is at `dst`.
+        keys: Of an encrypted file, as `open` takes them. Without them it is cut at its newest whole checkpoint. With
+            the footer key alone the row groups behind that are kept, too; with all keys every page that is whole, and
+            the output is encrypted with the same keys.
+        aad_prefix: What an encrypted file is bound to besides its keys, where it does not store it.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
         dst_storage_options: The same for `dst`; None means those of `src`.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s for
@@ -112,6 +119,8 @@ async def recover(
         RowsLostError: Rows or values are lost, and `on_damage` is "raise"; nothing was written.
         AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
         SchemaError: There is no such `on_damage`, or `file_id` is none.
+        KeyMissingError: It is encrypted, and more of its keys are needed.
+        WrongKeyError: A key opens nothing of it.
         StoreError: A store refused; nothing was published.
     """
     storage_options = with_retry(storage_options, retry)
@@ -119,6 +128,7 @@ async def recover(
         dst_storage_options = with_retry(dst_storage_options, retry)
     locations: list[Location] = list(src) if isinstance(src, list) else [src]  # type: ignore[list-item]
     options = RecoverOptions(on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite)
+    options = replace(options, keys=keys, aad_prefix=aad_prefix)
     return await salvage(
         locations,
         dst,
@@ -127,10 +137,6 @@ async def recover(
         dst_storage_options=dst_storage_options,
         progress=progress,
     )
-
-
-#: A policy that keeps more, and the command that asks for it.
-_OtherTry: TypeAlias = tuple[OtherPolicy | None, tuple[tuple[str, ...], ...]]
 
 
 async def salvage(
@@ -162,11 +168,10 @@ async def salvage(
         if policy is not OnDamage.COLUMNS and not options.only_damaged:
             await check_free(target)
         with located(Where(key=sources[0].url)):
-            given = await known_schema(
-                schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
-            )
-            others = Siblings(siblings, storage_options)
-            copies = [await reconstruct(source, given, others) for source in sources]
+            try:
+                copies = await _understood(sources, options, Siblings(siblings, storage_options), storage_options)
+            except KeyMissingError as error:
+                return await recover_ciphertext(sources, target, options, progress, error)
             reconstruction, alternates = await merge_copies(copies)
             repair = with_bit_turned_back if options.repair_bits else None
             salvage_options = SalvageOptions(alternates, repair, options.keep_unplaced)
@@ -176,6 +181,19 @@ async def salvage(
             report = await _recover(reconstruction, request, progress)
             assert report is not None
             return report
+
+
+async def _understood(
+    sources: Sequence[DamagedObject],
+    options: RecoverOptions,
+    siblings: Siblings,
+    storage_options: Mapping[str, Any] | None,
+) -> list[Reconstruction]:
+    """What is known of each copy, in the clear where there are keys."""
+    if options.keys is not None:
+        sources = [await opened(source, options) for source in sources]
+    given = await known_schema(schema=options.schema, schema_from=options.schema_from, storage_options=storage_options)
+    return [await reconstruct(source, given, siblings) for source in sources]
 
 
 async def salvage_if_sound(location: Location, dst: Location, options: RecoverOptions) -> Report | None:
@@ -188,7 +206,10 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):
-            reconstruction = await reconstruct(source, only_footer=True)
+            try:
+                reconstruction = await reconstruct(source, only_footer=True)
+            except KeyMissingError:
+                return None  # the rest of an encrypted file has to be read
             contents = reconstruction.contents
             if not reconstruction.footer_whole or contents is None or contents.data_files:
                 return None
@@ -218,20 +239,42 @@ async def _recover(reconstruction: Reconstruction, request: _Request, progress: 
     if output is None or not output.sound:
         if request.only_sound:
             return None
-        healed = await read_through_parity(reconstruction, only_ended=unread)
-        if healed is not None or output is None:
-            output = await _examine(healed or reconstruction, request, progress, unread=unread)
+        output = await _examine_closely(reconstruction, output, request, progress, unread=unread)
     report = await _write(output, request, progress)
     if report is None:  # it has to be read after all, and then it is compared
         return await _recover(reconstruction, replace(request, verify=True), progress)
     return report
 
 
+async def _examine_closely(
+    reconstruction: Reconstruction,
+    output: OutputContents | None,
+    request: _Request,
+    progress: Progress | None,
+    *,
+    unread: bool,
+) -> OutputContents:
+    """What can be kept of a file of which something is wrong: through its parity; if encrypted, by its records, too."""
+    healed = await read_through_parity(reconstruction, only_ended=unread)
+    if healed is not None or output is None:
+        output = await _examine(healed or reconstruction, request, progress, unread=unread)
+    if output.sound or reconstruction.source.decrypt is None:
+        return output
+    if (by_records := await read_by_records(output.reconstruction)) is None:
+        return output
+    other = await _examine(by_records, request, progress, unread=False)
+    return other if other.rows.num_rows > output.rows.num_rows else output
+
+
 async def _examine(
     reconstruction: Reconstruction, request: _Request, progress: Progress | None, *, unread: bool
 ) -> OutputContents:
     """What of a file can be kept."""
-    _refuse_without_rows(reconstruction)
+    contents = reconstruction.contents
+    if contents is None:
+        raise nothing_to_recover(reconstruction, reconstruction.findings, None)
+    if contents.data_files:
+        raise summary_refused(reconstruction.source.url)
     unread = unread and not reconstruction.source.rebuilt
     verification = await verify_data(reconstruction, request.options, progress, unread=unread)
     found, num_chunks = verification.reconstruction, verification.reconstruction.num_chunks
@@ -249,7 +292,12 @@ async def _write(output: OutputContents, request: _Request, progress: Progress |
     if request.only_damaged:
         await check_free(request.target)
     copied = await publish(output, request.target, progress)
-    return None if copied is None else await _report_copied(report, copied, request.target)
+    if copied is None or report.kept is None:
+        return None
+    kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
+    if report.size < request.target.options.part_bytes:
+        return replace(report, kept=kept)  # a recovery that was killed before began no upload
+    return replace(report, kept=kept, notes=await _find_open_uploads(request.target.store, {request.target.key}))
 
 
 async def _publish_columns(output: OutputContents, target: Target, report: Report) -> Report:
@@ -263,34 +311,12 @@ async def _publish_columns(output: OutputContents, target: Target, report: Repor
     )
 
 
-async def _report_copied(report: Report, copied: Copied, target: Target) -> Report:
-    assert report.kept is not None
-    kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
-    if report.size < target.options.part_bytes:
-        return replace(report, kept=kept)  # a recovery that was killed before began no upload
-    return replace(report, kept=kept, notes=await _find_open_uploads(target.store, {target.key}))
-
-
 async def _find_open_uploads(store: WriteStore, keys: Collection[str]) -> tuple[str, ...]:
     """Warn of uploads for the names of outputs, which killed recoveries leave; none is removed, as one may be alive."""
     notes = await uploads_left(store, keys)
     for note in notes:
         log.warning("%s", note)
     return notes
-
-
-def _refuse_without_rows(reconstruction: Reconstruction) -> None:
-    """Raise where nothing is known of the columns, and of a summary."""
-    source, contents = reconstruction.source, reconstruction.contents
-    if contents is None:
-        raise _nothing_to_recover(reconstruction, reconstruction.findings, None)
-    if contents.data_files:
-        again = " ".join(writing_again(source.url))
-        raise RecoveryError(
-            "it is a summary: its rows lie in other files",
-            where=Where(key=source.url),
-            hint=f"recover those that are damaged, then write it again: {again}",
-        )
 
 
 def _choose_output(reconstruction: Reconstruction, verification: Verification, on_damage: OnDamage) -> OutputContents:
@@ -314,7 +340,7 @@ def _refuse_losses(output: OutputContents, request: _Request) -> None:
     """Raise where no row group is left of a file that had some, and where losses are an error."""
     ledger, reconstruction = output.ledger, output.reconstruction
     if not output.rows.row_groups and not (reconstruction.error is None and ledger.is_complete):
-        raise _nothing_to_recover(reconstruction, output.findings, ledger, _other_command(output, request))
+        raise nothing_to_recover(reconstruction, output.findings, ledger, _other_command(output, request))
     if request.on_damage is OnDamage.RAISE and not ledger.is_complete:
         raise RowsLostError(
             f"{_describe_losses(ledger)}, and on_damage is 'raise'; nothing was written",
@@ -327,14 +353,17 @@ def _report(output: OutputContents, request: _Request) -> Report:
     """The report of what is written: its numbers and its outcome are those of the ledger."""
     reconstruction, ledger = output.reconstruction, output.ledger
     assert reconstruction.contents is not None
-    outcome = Outcome.SOUND if output.sound and not reconstruction.source.rebuilt else Outcome.RECOVERED
+    source = reconstruction.source
+    is_put_back = source.decrypt is not None and source.stored.is_view
+    as_it_was = output.sound and not source.rebuilt and not is_put_back
+    outcome = Outcome.SOUND if as_it_was else Outcome.RECOVERED
     return Report(
         verb="recover",
-        url=reconstruction.source.url,
+        url=source.url,
         outcome=outcome if ledger.is_complete else Outcome.PARTIAL,
         num_rows=ledger.rows_kept,
         num_row_groups=len(output.rows.row_groups),
-        size=reconstruction.source.info.size,
+        size=source.info.size,
         findings=output.findings,
         next=(command("check", request.target.url), *_other_command(output, request)[1]),
         schema=str(reconstruction.contents.schema),
@@ -344,7 +373,7 @@ def _report(output: OutputContents, request: _Request) -> Report:
     )
 
 
-def _other_command(output: OutputContents, request: _Request) -> _OtherTry:
+def _other_command(output: OutputContents, request: _Request) -> OtherTry:
     """The policy that keeps far more rows, and the command that asks for it; none where there is no such policy."""
     other = output.other_policy
     if other is None:
@@ -358,43 +387,3 @@ def _describe_losses(ledger: Ledger) -> str:
     if ledger.rows_lost == 0:
         return "values would be lost"
     return "rows would be lost" if ledger.rows_lost is None else f"{ledger.rows_lost:,} rows would be lost"
-
-
-def _nothing_to_recover(
-    reconstruction: Reconstruction,
-    findings: Sequence[Finding],
-    ledger: Ledger | None,
-    another: _OtherTry = (None, ()),
-) -> NothingToRecoverError:
-    (other, following), source, contents = another, reconstruction.source, reconstruction.contents
-    size = source.info.size
-    reason = findings[0].message if findings else "no row group is whole"
-    damage = findings[0].damage if findings else Damage.UNFINISHED
-    lost = (LostRegion(0, size, None, damage, reason),)
-    report = Report(
-        verb="recover",
-        url=source.url,
-        outcome=Outcome.NOTHING,
-        num_rows=0,
-        size=size,
-        findings=tuple(findings),
-        schema=None if contents is None else str(contents.schema),
-        kept=Kept(None, 0, 0, None, lost, ledger=ledger or build_empty_ledger(source, reason)),
-        other_policy=other,
-        next=following,
-    )
-    where, hint = Where(key=source.url), _hint_at_schema(reconstruction)
-    if other is not None:
-        hint = f"on_damage={other.on_damage!r} (--on-damage {other.on_damage}) keeps {other}"
-    return NothingToRecoverError(f"nothing to recover: {reason}", report=report, where=where, hint=hint)
-
-
-def _hint_at_schema(reconstruction: Reconstruction) -> str | None:
-    """What may help where nothing could be kept: the schema that is known, or another file's."""
-    contents, identity = reconstruction.contents, reconstruction.identity
-    if contents is None and identity is not None and identity.hint is not None:
-        return identity.hint
-    stated = (reconstruction.given, reconstruction.torn_footer, reconstruction.schema_from)
-    if Strategy.CARVING in reconstruction.tried and all(each is None for each in stated):
-        return "the schema of a file of the same make may tell which columns its pages are of: --schema-from FILE"
-    return None if contents is None else "the schema is known: see the report"

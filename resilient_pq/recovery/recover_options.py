@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from resilient_pq.encryption.keys import KeysArgument
 from resilient_pq.errors import SchemaError
 from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import Location
@@ -31,11 +32,14 @@ class RecoverOptions:
     overwrite: bool = False
     only_damaged: bool = False
     make_folder: bool = False
+    keys: KeysArgument | None = field(default=None, repr=False)
+    aad_prefix: bytes | None = field(default=None, repr=False)
 
     @property
     def words(self) -> tuple[str, ...]:
         """The options that another try needs again, as words of the command line."""
-        words = [] if self.schema_from is None else ["--schema-from", shown(str(self.schema_from))]
+        words = [] if self.keys is None else ["--keys", "FILE"]
+        words += [] if self.schema_from is None else ["--schema-from", shown(str(self.schema_from))]
         words += ["--schema", "@FILE"] if self.schema is not None else []
         flags = {"--repair-bits": self.repair_bits, "--keep-unplaced": self.keep_unplaced}
         words += [flag for flag, given in flags.items() if given]

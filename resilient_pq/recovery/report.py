@@ -25,6 +25,7 @@ __all__ = [
     "Report",
     "recovered_name",
     "rows_lost",
+    "rows_words",
 ]
 
 SCHEMA_VERSION = 1
@@ -35,6 +36,10 @@ _SHOWN_FINDINGS = 20
 class Outcome(StrEnum):
     """The answer in one word."""
 
+    CIPHERTEXT_WHOLE = "ciphertext whole"
+    """An encrypted file, looked at without its keys: its bytes are as they were written, and no value was read."""
+    UNCHECKED = "unchecked"
+    """An encrypted file of another writer, looked at without its keys: nothing vouches for its bytes."""
     SOUND = "sound"
     """A check found nothing; a recovery copied the object as it was."""
     INCOMPLETE = "incomplete"
@@ -90,7 +95,7 @@ class Kept:
 
     Attributes:
         output: URL of the new object; None when nothing was written.
-        num_rows: Rows in it.
+        num_rows: Rows in it; None of an encrypted file whose rows only its keys tell.
         num_bytes: Bytes of the input that went into it as they were.
         rows_lost: Rows known to be lost; None when bytes were lost that do not tell how many rows they held.
         lost: The regions lost.
@@ -101,7 +106,7 @@ class Kept:
     """
 
     output: str | None
-    num_rows: int
+    num_rows: int | None
     num_bytes: int
     rows_lost: int | None
     lost: tuple[LostRegion, ...] = ()
@@ -146,7 +151,8 @@ class Report:
         verb: "check", "recover", "seal", "convert" or "uploads complete".
         url: What was looked at, as it may be shown: a URL without a user, and with a hash in the place of its query.
         outcome: The answer in one word.
-        num_rows: Rows that can be read, or that a recovery can keep.
+        num_rows: Rows that can be read, or that a recovery can keep; None of an encrypted file whose rows only its keys
+            tell.
         num_row_groups: Their row groups.
         size: Bytes of the object; those of its data files too when it is a summary.
         findings: What is not as it should be.
@@ -168,7 +174,7 @@ class Report:
     verb: str
     url: str
     outcome: Outcome
-    num_rows: int
+    num_rows: int | None
     num_row_groups: int = 0
     size: int = 0
     findings: tuple[Finding, ...] = ()
@@ -197,7 +203,7 @@ class Report:
             lines.append(f"no checksum: {self.pages_decoded:,} of {pages}, in which a changed value is not seen")
         if self.kept is not None:
             lost = self.kept.rows_lost
-            lines.append(f"lost: {'an unknown number of rows' if lost is None else counted(lost, 'row')}")
+            lines.append(f"lost: {rows_words(lost)}")
             lines += [f"written: {url}" for url in (self.kept.output, *self.kept.outputs.values()) if url is not None]
         if self.other_policy is not None:
             lines.append(f"on_damage={self.other_policy.on_damage!r} keeps {self.other_policy}")
@@ -220,7 +226,7 @@ class Report:
 
     @property
     def _rows(self) -> str:
-        return f"{counted(self.num_rows, 'row')} in {counted(self.num_row_groups, 'row group')}"
+        return f"{rows_words(self.num_rows)} in {counted(self.num_row_groups, 'row group')}"
 
     @property
     def num_pages(self) -> int:
@@ -231,9 +237,9 @@ class Report:
     def exit_code(self) -> int:
         """0 sound or everything recovered, 1 damage or losses, 3 nothing recoverable."""
         match self.outcome:
-            case Outcome.SOUND | Outcome.RECOVERED | Outcome.SEALED:
+            case Outcome.SOUND | Outcome.RECOVERED | Outcome.SEALED | Outcome.CIPHERTEXT_WHOLE:
                 return 0
-            case Outcome.INCOMPLETE | Outcome.DAMAGED | Outcome.PARTIAL:
+            case Outcome.INCOMPLETE | Outcome.DAMAGED | Outcome.PARTIAL | Outcome.UNCHECKED:
                 return 1
             case Outcome.NOTHING:
                 return 3
@@ -272,6 +278,11 @@ class Report:
                 "notes": list(self.notes),
             }
         return document
+
+
+def rows_words(num_rows: int | None) -> str:
+    """A number of rows for people."""
+    return "an unknown number of rows" if num_rows is None else counted(num_rows, "row")
 
 
 def rows_lost(regions: Sequence[LostRegion]) -> int | None:

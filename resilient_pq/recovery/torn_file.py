@@ -14,6 +14,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import File
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.encrypted.with_keys import decrypted
 from resilient_pq.recovery.evidence.evidence_search import reconstruct
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
@@ -31,6 +32,9 @@ async def open_torn(
     """The file with all row groups of which every column was found; None where it does not name its columns."""
     url, info = store.url_of(key), await store.head(key)
     source = DamagedObject(store, key, url, info, counters, False)
+    if how.keys is not None:
+        source = await decrypted(source, how.keys, how.aad_prefix, by_records=True)
+        store, how = source.store, replace(how, heal=False)
     known = await reconstruct(source, invent_columns=False)
     if known.contents is None or known.candidates is None or known.moved:
         return None  # a recovery can do more, but it makes up names of columns, or puts parts back

@@ -23,13 +23,14 @@ from resilient_pq.format.crypto.modules import (
     record_aad,
 )
 from resilient_pq.format.crypto.sealed_chunk import ChunkSealer, EncryptedChunk
-from resilient_pq.format.crypto.sealed_footer import FileCryptoMetaData
+from resilient_pq.format.crypto.sealed_footer import FileCryptoMetaData, SealedFooter
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnCryptoMetaData,
     ColumnMetaData,
     EncryptionWithColumnKey,
     KeyValue,
+    RowGroup,
 )
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
@@ -43,7 +44,7 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
 )
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.writer.described_chunk import Described
+from resilient_pq.writer.described_chunk import Described, with_columns
 
 #: What tells of the values of an encrypted column, and no reader needs who has no key.
 _TELLING: Final = (
@@ -195,6 +196,19 @@ class FileSealing:
             return [*(chunk.column_chunk(record) for chunk in described[:1]), *columns[1:]]
         shown = [each.shown_chunk if isinstance(each, DescribedSealed) else each.column_chunk for each in described]
         return [*(chunk(record) for chunk in shown[:1]), *(chunk() for chunk in shown[1:])]
+
+    def goes_on(self, sealed: SealedFooter) -> bool:
+        """Whether a file with this footer is encrypted in the same way."""
+        return self._algorithm == sealed.algorithm and self._in_clear == (sealed.module is None)
+
+    def placed(
+        self, row_group: RowGroup, chunks: Sequence[EncodedChunk], ordinal: int, record: tuple[str, str]
+    ) -> tuple[bytes, tuple[bytes | None, ...]]:
+        """A row group that is in its place, as footers have it, and its offset indexes as they are stored."""
+        described = [self.described(chunk, 0, ordinal, column) for column, chunk in enumerate(chunks)]
+        columns = self.in_footer(described, [chunk.column_chunk() for chunk in described], record)
+        indexes = tuple([chunk.offset_index() for chunk in described])
+        return with_columns(replace(row_group, columns=[]), columns), indexes
 
     def footer(self, metadata: dict[str, Any]) -> bytes:
         """A footer of what `footer.serialize` takes, its length and the magic behind it."""

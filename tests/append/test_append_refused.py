@@ -87,6 +87,17 @@ def test_encrypted(original: Callable[[str], Path], refused: Any) -> None:
     assert "encrypted" in str(refused(path))
 
 
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_encrypted_by_us(plaintext_footer: bool, tmp_path: Path, refused: Any, rows_of: Any) -> None:
+    encryption = rpq.Encryption(bytes(16), plaintext_footer=plaintext_footer)
+    sync.write(tmp_path / "a.parquet", rows_of(0, 10), encryption=encryption)
+    error = refused(tmp_path / "a.parquet")
+    assert "encrypted" in str(error) and error.hint is None
+    sync.write(tmp_path / "b.parquet", rows_of(0, 10))
+    with pytest.raises(rpq.OptionError, match="encrypted"):
+        sync.append(tmp_path / "b.parquet", encryption=encryption)
+
+
 def test_of_another_kind(tmp_path: Path, refused: Any, rows_of: Any) -> None:
     with sync.create_dataset(str(tmp_path / "days")) as writer:
         writer.write(rows_of(0, 10))
@@ -140,7 +151,7 @@ async def test_one_of_two_appends(original: Callable[[str], Path], rows_of: Any)
     path = original("pyarrow")
     async with rpq.append(path) as writer:
         await writer.write(rows_of(3000, 3010))
-        with pytest.raises(rpq.AlreadyExistsError, match="another writer"):
+        with pytest.raises(rpq.AlreadyExistsError, match="append again"):
             async with rpq.append(path):
                 pass
     async with rpq.append(path) as writer:

@@ -55,7 +55,7 @@ def places(size: int, count: int, *, seed: int) -> Iterable[int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), either([("ours", 12), ("theirs", 12)], [("ours", 1 << 20), ("theirs", 1 << 20)])
+    ("kind", "count"), either([("ours", 6), ("theirs", 6)], [("ours", 1500), ("theirs", 1500)], seconds=1800)
 )
 async def test_cut_anywhere(kind: str, count: int, rows_of: Any) -> None:
     """No row comes back wrong; behind the first checkpoint all of the old rows and of whole new row groups do."""
@@ -75,7 +75,7 @@ async def test_cut_anywhere(kind: str, count: int, rows_of: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), either([("ours", 12), ("theirs", 12)], [("ours", 1 << 20), ("theirs", 1 << 20)])
+    ("kind", "count"), either([("ours", 6), ("theirs", 6)], [("ours", 1500), ("theirs", 1500)], seconds=1800)
 )
 async def test_a_changed_byte(kind: str, count: int, rows_of: Any) -> None:
     """It is found, or no value is another; it costs the rows of a page at most."""

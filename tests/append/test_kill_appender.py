@@ -136,6 +136,7 @@ def test_killed_at_a_step(step: int, when: str, theirs: bool, on_disk: Place) ->
     assert at_step(on_disk, step, when, theirs=theirs) is not None
 
 
+@pytest.mark.thorough
 def test_killed_at_a_request(in_bucket: Place) -> None:
     assert at_step(in_bucket, 16, "before", theirs=False) is not None
 

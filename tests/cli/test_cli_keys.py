@@ -21,6 +21,8 @@ import pytest
 from corpus_of_others import of_corpus
 from trevni_bytes import write_trevni
 
+from resilient_pq import sync as rpq
+
 KEY = b"the key of tests"
 SHOWN = (KEY.decode(), KEY.hex(), KEY.hex().upper(), base64.b64encode(KEY).decode(), repr(list(KEY)))
 
@@ -264,6 +266,18 @@ class TestWriting:
         dst = tmp_path / "new.parquet"
         assert rpq_run("convert", tmp_path / "old.trv", dst, "--encrypt", "kf", "--keys", three).code == 0
         assert dst.read_bytes()[-4:] == b"PARE" and rpq_run("count", dst, "--keys", three).out == "3\n"
+
+    def test_an_unfinished_file_goes_on_encrypted(self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path) -> None:
+        dst, options = tmp_path / "staff.parquet", ("--encrypt", "kf", "--keys", three)
+        encryption = rpq.Encryption(KEY, footer_key_metadata=b"kf")
+        with pytest.raises(ZeroDivisionError), rpq.create(dst, encryption=encryption) as writer:
+            writer.write({"name": ["Ada"], "ssn": [1234], "place": ["London"]})
+            writer.checkpoint()
+            raise ZeroDivisionError
+        ended = rpq_run("resume", rows, dst, "--skip-stored", *options)
+        assert ended.code == 0, ended.err
+        assert b"London" not in dst.read_bytes()
+        assert rpq_run("cat", dst, "--columns", "name", "--keys", three).out == '{"name": "Ada"}\n{"name": "Grace"}\n'
 
     def test_a_data_set_is_encrypted(self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path) -> None:
         dst, options = tmp_path / "staff", ("--keys", three)

@@ -89,6 +89,27 @@ def test_files_are_taken_once_and_removed_when_that_is_asked_for(tmp_path: Path)
     assert rpq.compact(src, dst).num_rows == 5
 
 
+def test_some_of_the_sources_named_otherwise_are_neither_taken_again_nor_removed(tmp_path: Path) -> None:
+    src, dst = tmp_path / "src", tmp_path / "dst"
+    write_folder(src, [10, 20, 30, 40], days=2)
+    rpq.compact(src, dst)
+    some = rpq.compact(f"{src}/day=0/*.parquet", dst, remove_sources=True)
+    assert (some.num_files, some.num_removed) == (0, 0)
+    assert rpq.compact(src, dst, remove_sources=True).num_removed == 4
+    assert pq.read_table(dst).num_rows == 100
+
+
+def test_a_compaction_that_is_not_complete_is_completed_as_it_was_begun(tmp_path: Path) -> None:
+    src, dst = tmp_path / "src", tmp_path / "dst"
+    write_folder(src, [10, 20, 30, 40], days=2)
+    rpq.compact(src, dst)
+    (dst / "_compact" / "000000.done").unlink()
+    with pytest.raises(rpq.RecoveryError, match="is not complete"):
+        rpq.compact(f"{src}/day=0/*.parquet", dst)
+    rpq.compact(src, dst)
+    assert rpq.compact(f"{src}/day=0/*.parquet", dst).num_files == 0
+
+
 def test_a_source_that_changed_is_refused(tmp_path: Path) -> None:
     src, dst = tmp_path / "src", tmp_path / "dst"
     write_folder(src, [10, 20])

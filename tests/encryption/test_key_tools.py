@@ -132,6 +132,62 @@ class TestFiles:
             await rpq.create(tmp_path / "a.parquet", encryption=KeyTools(kms).encryption("kf"))
         assert os.listdir(tmp_path) == []
 
+    @pytest.mark.parametrize("internal", [True, False])
+    @pytest.mark.parametrize("plaintext_footer", [True, False])
+    async def test_an_unfinished_file_goes_on_with_its_keys(
+        self, tmp_path: Path, internal: bool, plaintext_footer: bool
+    ) -> None:
+        """Also by another process, which has none of them."""
+        path, kms = tmp_path / "a.parquet", InMemoryKms()
+        rows = [{"ssn": i, "address": {"street": f"s{i}"}, "x": i / 2} for i in range(20)]
+
+        def how() -> Any:
+            tools = KeyTools(kms, internal_key_material=internal)
+            return tools.encryption("kf", {"kc1": ["ssn"], "kc2": ["address"]}, plaintext_footer=plaintext_footer)
+
+        with pytest.raises(ZeroDivisionError):
+            async with rpq.create(path, encryption=how(), row_group_rows=5) as writer:
+                await writer.write(rows[:10])
+                await writer.checkpoint()
+                raise ZeroDivisionError
+        beside = [each.read_bytes() for each in tmp_path.glob("_KEY_MATERIAL*")]
+        async with rpq.resume(path, encryption=how(), row_group_rows=5) as writer:
+            await writer.write(rows[writer.num_rows_stored :])
+        assert [each.read_bytes() for each in tmp_path.glob("_KEY_MATERIAL*")] == beside
+        async with rpq.open(path, keys=KeyTools(kms)) as file:
+            assert (await file.read()).to_pylist() == rows
+        assert read_by_arrow(path, internal).to_pylist() == rows
+
+    @pytest.mark.parametrize("internal", [True, False])
+    async def test_columns_of_no_row_group_get_keys_as_well(self, tmp_path: Path, internal: bool) -> None:
+        tools, place = (
+            KeyTools(InMemoryKms(), internal_key_material=internal),
+            (LocalStore(), str(tmp_path / "a.parquet")),
+        )
+        how = tools.encryption("kf", COLUMNS)
+        begun = await how.for_file(place)
+        keys = DecryptionKeys.of(tools, place)
+        known = {"ssn": begun.column_key_metadata["ssn"]}
+        again = await how.of_unfinished(keys, begun.footer_key_metadata, known)
+        assert (again.footer_key, again.column_keys["ssn"]) == (begun.footer_key, begun.column_keys["ssn"])
+        assert (again.column_keys == begun.column_keys) == (not internal)
+        assert await keys_back(tools, again, tmp_path / "a.parquet") == keys_in(again)
+
+    async def test_a_refused_key_resumes_nothing(self, tmp_path: Path) -> None:
+        path, kms = tmp_path / "a.parquet", InMemoryKms()
+        how = KeyTools(kms, double_wrapping=False).encryption("kf", {"kc1": ["ssn"]})
+        with pytest.raises(ZeroDivisionError):
+            async with rpq.create(path, encryption=how) as writer:
+                await writer.write({"ssn": [1]})
+                await writer.checkpoint()
+                raise ZeroDivisionError
+        before = (tmp_path / "a.parquet.partial").read_bytes()
+        for refused, whose in (("kf", "the footer"), ("kc1", "the column ssn")):
+            kms.refused = {refused}
+            with pytest.raises(KeyMissingError, match=f"no key for {whose}"):
+                await rpq.resume(path, encryption=how)
+        assert (tmp_path / "a.parquet.partial").read_bytes() == before
+
     async def test_a_converted_file_has_keys_of_its_own(self, tmp_path: Path) -> None:
         write_trevni(tmp_path / "old.trv", {"x": [1, 2, 3]})
         tools = KeyTools(InMemoryKms(), internal_key_material=False)

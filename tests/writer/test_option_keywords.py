@@ -9,6 +9,7 @@ import re
 import typing
 from collections.abc import Callable
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ FUNCTIONS: list[Callable[..., Any]] = [
 ]  # fmt: skip
 FUNCTION = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 #: Types of which the modules are imported only where they are needed.
-LAZY = {"Encryption": rpq.Encryption}
+LAZY = vars(import_module("resilient_pq.encryption.encryption"))
 ARGUMENT = re.compile(r"^    (\w+): ", re.MULTILINE)
 
 

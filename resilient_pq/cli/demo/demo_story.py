@@ -37,7 +37,7 @@ class Story:
         report = await self._check(leftover)
         if self.place.part_bytes is None:
             report = await self._recover(leftover)
-        missing = max(killed.last.accepted - report.num_rows, 0)
+        missing = max(killed.last.accepted - (report.num_rows or 0), 0)
         self.output.line("lost", f"at least {counted(missing, 'row')}: accepted, but not yet stored")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rpq.IncompleteFileWarning)  # that is what the story is about
@@ -135,7 +135,7 @@ class Story:
 
     def _judge(self, killed: Killed, report: rpq.Report, read: dict[str, Any], witnessed: int | None) -> int:
         """Whether every stored row was recovered, with the values that were written."""
-        kept = report.num_rows
+        kept = report.num_rows or 0
         held = (
             kept >= killed.last.stored
             and read["difference"] is None
@@ -168,4 +168,4 @@ class Story:
 
 
 def _rows_of(report: rpq.Report) -> str:
-    return f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+    return f"{counted(report.num_rows or 0, 'row')} in {counted(report.num_row_groups, 'row group')}"

@@ -11,7 +11,7 @@ from resilient_pq.errors import Where
 from resilient_pq.recovery.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
 from resilient_pq.recovery.ledger.grid import UNHARMED
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState
-from resilient_pq.recovery.report import Finding, Kept, LostRegion, Outcome, Report, rows_lost
+from resilient_pq.recovery.report import Finding, Kept, LostRegion, Outcome, Report, rows_lost, rows_words
 from resilient_pq.shell_commands import in_shell
 
 #: Findings and lost regions that are listed; --json gives all.
@@ -21,16 +21,11 @@ MAX_LISTED = 20
 def show_check(output: Output, report: Report) -> None:
     """Print the report of a check, and the commands to run next."""
     _show_list(output, [(str(finding.damage), _finding_words(finding, report.url)) for finding in report.findings])
-    what = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
-    match report.outcome:
-        case Outcome.SOUND if report.pages_decoded:
-            output.line("decoded", what)
-        case Outcome.SOUND:
-            output.line("sound", f"{what}; nothing wrong in {in_bytes(report.size)}{_verified_words(report)}")
-        case Outcome.NOTHING:
-            _show_nothing(output, report)
-        case _:
-            output.line("sound", f"{what} can be read")
+    what = f"{rows_words(report.num_rows)} in {counted(report.num_row_groups, 'row group')}"
+    if report.outcome is Outcome.NOTHING:
+        _show_nothing(output, report)
+    else:
+        output.line(*_outcome_words(report, what))
     for note in report.notes:
         output.note(note, label="hint")
     _show_unverified(output, report.pages_verified or 0, report.pages_decoded or 0)
@@ -44,6 +39,21 @@ def show_check(output: Output, report: Report) -> None:
         output.line("more rows", f"--on-damage {report.other_policy.on_damage} keeps {report.other_policy}")
     output.next(*report.next)
     output.document(report.to_json())
+
+
+def _outcome_words(report: Report, what: str) -> tuple[str, str]:
+    """What there is of a file, and how whole it is."""
+    match report.outcome:
+        case Outcome.SOUND if report.pages_decoded:
+            return "decoded", what
+        case Outcome.SOUND:
+            return "sound", f"{what}; nothing wrong in {in_bytes(report.size)}{_verified_words(report)}"
+        case Outcome.CIPHERTEXT_WHOLE:
+            return report.outcome, f"{what}; every byte is as it was written, in {in_bytes(report.size)}"
+        case _ if report.num_rows is None:
+            return report.outcome, f"{what}, in {in_bytes(report.size)}"
+        case _:
+            return "sound", f"{what} can be read"
 
 
 def _verified_words(report: Report) -> str:
@@ -70,7 +80,7 @@ def show_recovery(output: Output, report: Report) -> None:
             unread = f"{in_bytes(kept.num_bytes_unread)} of them were copied by the store and not compared"
             output.line("unread", f"{unread}: {in_shell('check', kept.output)}")
     elif kept is not None and kept.outputs:
-        output.line("kept", f"{counted(kept.num_rows, 'row')}, each column by itself")
+        output.line("kept", f"{rows_words(kept.num_rows)}, each column by itself")
     else:
         _show_nothing(output, report)
     if kept is not None:
@@ -92,7 +102,7 @@ def show_recovery(output: Output, report: Report) -> None:
 
 def show_seal(output: Output, report: Report) -> None:
     """Print the report of a seal, and the commands to run next."""
-    what = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+    what = f"{rows_words(report.num_rows)} in {counted(report.num_row_groups, 'row group')}"
     output.line(report.outcome, f"{what}; every page was decoded, and has a checksum")
     if report.kept is not None and report.kept.output is not None:
         output.line("written", report.kept.output)
@@ -153,7 +163,7 @@ def show_conversion(output: Output, report: Report) -> None:
     if kept is None or kept.output is None:
         output.line("nothing", f"no row can be converted of {in_bytes(report.size)}")
     else:
-        output.line("kept", f"{counted(kept.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}")
+        output.line("kept", f"{rows_words(kept.num_rows)} in {counted(report.num_row_groups, 'row group')}")
     if kept is not None:
         _show_lost(output, kept.rows_lost, kept.lost)
         if kept.output is not None:
@@ -163,8 +173,8 @@ def show_conversion(output: Output, report: Report) -> None:
 
 
 def _kept_words(kept: Kept) -> str:
-    if kept.ledger is None or not kept.ledger.rows_lost:
-        return counted(kept.num_rows, "row")
+    if kept.num_rows is None or kept.ledger is None or not kept.ledger.rows_lost:
+        return rows_words(kept.num_rows)
     return f"{kept.num_rows:,} of {counted(kept.num_rows + kept.ledger.rows_lost, 'row')}"
 
 

@@ -25,8 +25,10 @@ CTR_OVERHEAD: Final = LENGTH_SIZE + NONCE_SIZE
 KEY_SIZES: Final = (16, 24, 32)
 #: Keys given by a caller may not encrypt more modules than this with random nonces (NIST SP 800-38D, section 8.3).
 MAX_MODULES_OF_KEY: Final = 1 << 32
-#: The counter of AES-CTR begins with 1 behind the nonce (Encryption.md, section 4.2.2).
-_FIRST_COUNTER: Final = (1).to_bytes(4, "big")
+#: Bytes that tell whether a module begins as footers or metadata of columns do, or as page headers do: a small number,
+#: then a list, or another number.
+_PEEKED: Final = 3
+_BEGINNINGS: Final = ((0x15, range(0, 16, 2), 0x19), (0x15, range(0, 8, 2), 0x15))
 #: Ordinals in an AAD are of 2 bytes (Encryption.md, section 4.4.2).
 MAX_ORDINAL: Final = 0x7FFF
 
@@ -155,10 +157,24 @@ class KeyCipher:
         self.open_into(module, module_type, aad, memoryview(content))
         return content
 
-    def _counter_mode(self, nonce: bytes, source: Any, out: memoryview) -> None:
+    def seems_right_for(self, module: memoryview) -> bool:
+        """Whether the key makes the beginning of a footer or a page header of a module, whatever its tag says.
+
+        Where the module was changed, or moved, or its AAD is another one, that proves the key all the same: other keys
+        make such a beginning once in a million times.
+        """
+        first = bytearray(_PEEKED)
+        begin = module[CTR_OVERHEAD : CTR_OVERHEAD + _PEEKED]
+        if len(begin) == _PEEKED:
+            self._counter_mode(bytes(module[LENGTH_SIZE:CTR_OVERHEAD]), begin, first, first_counter=2)
+        return any(first[0] == head and first[1] in values and first[2] == tail for head, values, tail in _BEGINNINGS)
+
+    def _counter_mode(self, nonce: bytes, source: Any, out: Any, first_counter: int = 1) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415 (an extra)
 
-        Cipher(algorithms.AES(self._key), modes.CTR(nonce + _FIRST_COUNTER)).encryptor().update_into(source, out)
+        Cipher(algorithms.AES(self._key), modes.CTR(nonce + first_counter.to_bytes(4, "big"))).encryptor().update_into(
+            source, out
+        )
 
     def signature(self, metadata: Any, nonce: bytes, aad: bytes) -> bytes:
         """Nonce and tag of a plaintext footer (Encryption.md, section 5.3)."""

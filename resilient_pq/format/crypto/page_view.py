@@ -23,13 +23,17 @@ from resilient_pq.format.crypto.modules import (
     module_size,
 )
 from resilient_pq.format.file_metadata import PageHeader
-from resilient_pq.format.kernels.integers import varint_bytes
 
 #: A binary field whose number is 15 more than that of the field before it, and the end of a struct.
 _UNKNOWN_BINARY: Final = b"\xf8"
 _STOP: Final = b"\0"
-#: Lengths below it are one byte.
+#: Lengths below it are one byte; longer ones take so many.
 _SHORT_LENGTH: Final = 0x80
+_LENGTH_DIGITS: Final = 4
+
+
+#: Stands in the place of pages that do not open: no struct begins with it, and it is no padding.
+NO_PAGE: Final = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +83,8 @@ class ChunkCipher:
             WrongTagError: The page is not what was sealed for this place.
             ChecksumError: Its bytes are not those that were stored.
         """
-        is_dictionary = page.ordinal is None
-        header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER
-        body_type = ModuleType.DICTIONARY_PAGE if is_dictionary else ModuleType.DATA_PAGE
-        at = module_size(data, 0, len(data), GCM_OVERHEAD)
-        header = self.cipher.open(data[:at], header_type, self.aad(header_type, page.ordinal))
-        stored, _ = compact_protocol.decode(PageHeader, header)
+        stored, at = self.open_header(page.ordinal, data)
+        body_type = ModuleType.DICTIONARY_PAGE if page.ordinal is None else ModuleType.DATA_PAGE
         overhead = self.cipher.overhead(body_type)
         body = data[at:]
         if module_size(data, at, len(data), overhead) != len(body):
@@ -103,6 +103,28 @@ class ChunkCipher:
         crc = signed(crc32(content)) if with_crc else None
         out[:space] = padded_header(replace(stored, compressed_page_size=len(content), crc=crc), space)
 
+    def show_damaged_page(self, page: SealedPage, data: memoryview, out: memoryview) -> None:
+        """Put what is left of a page that does not open into `out`: its header if that is whole, with a wrong CRC32."""
+        out[:] = NO_PAGE * len(out)
+        try:
+            stored, at = self.open_header(page.ordinal, data)
+            size = stored.compressed_page_size - self.cipher.overhead(ModuleType.DATA_PAGE)
+            if at + stored.compressed_page_size != len(data) or size < 0:
+                return
+            wrong = signed(crc32(bytes(size)) ^ 1)
+            out[: len(data) - size] = padded_header(
+                replace(stored, compressed_page_size=size, crc=wrong), len(data) - size
+            )
+        except (WrongTagError, FormatError):
+            return
+
+    def open_header(self, ordinal: int | None, data: memoryview) -> tuple[PageHeader, int]:
+        """The header of a page whose modules `data` begins with, and the size of its module."""
+        kind = ModuleType.DICTIONARY_PAGE_HEADER if ordinal is None else ModuleType.DATA_PAGE_HEADER
+        size = module_size(data, 0, len(data), GCM_OVERHEAD)
+        header = self.cipher.open(data[:size], kind, self.aad(kind, ordinal))
+        return compact_protocol.decode(PageHeader, header)[0], size
+
 
 def _compare(stored: int | None, body: memoryview) -> None:
     """Refuse a body whose stored bytes do not have the CRC32 that the header names."""
@@ -112,14 +134,21 @@ def _compare(stored: int | None, body: memoryview) -> None:
 
 def padded_header(header: PageHeader, space: int) -> bytes:
     """A page header of exactly so many bytes."""
-    encoded = compact_protocol.encode(header)
+    return padded(compact_protocol.encode(header), space)
+
+
+def padded(encoded: bytes, space: int) -> bytes:
+    """A serialised struct in exactly so many bytes, filled up with a field that no reader knows."""
     left = space - len(encoded)
     if not left:
         return encoded
-    room = left - 2 if left - 2 < _SHORT_LENGTH else left - 3
-    padding = _UNKNOWN_BINARY + varint_bytes(room) + bytes(room)
-    if room < 0 or len(padding) != left:
-        raise FormatError("the header of an encrypted page has no room for what it says")
+    # Of a longer one the length takes as many bytes whatever it is: no varint of the fewest bytes fits every space.
+    digits = 1 if left - 2 < _SHORT_LENGTH else _LENGTH_DIGITS
+    room = left - 1 - digits
+    length = bytes([room >> 7 * i & 0x7F | (0x80 if i < digits - 1 else 0) for i in range(digits)])
+    padding = _UNKNOWN_BINARY + length + bytes(max(room, 0))
+    if not 0 <= room < 1 << 7 * digits:
+        raise FormatError("a struct in an encrypted file has no room for what it says")
     return encoded[:-1] + padding + _STOP
 
 

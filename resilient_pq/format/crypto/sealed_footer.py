@@ -35,6 +35,7 @@ from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, Encry
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBytes
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, parse_header, payload_sums
 
+FOOTER_CHANGED: Final = "the footer is not what was sealed: it was changed, or what binds it to the file"
 #: Nonce and tag behind a footer in the clear.
 SIGNATURE_SIZE: Final = NONCE_SIZE + TAG_SIZE
 
@@ -85,6 +86,8 @@ class SealedFooter:
                     return compact_protocol.decode(FileMetaData, content, what="footer", lasting=True)[0]
                 self._compare_signature(key, aad)
             except WrongTagError:
+                if self.module is not None and key.seems_right_for(self.module):
+                    raise AuthenticationError(FOOTER_CHANGED) from None
                 raise wrong_tag(key, "the footer", self.key_metadata) from None
             return compact_protocol.decode(FileMetaData, self.payload, what="footer", lasting=True)[0]
 

@@ -38,6 +38,9 @@ async def reconstruct(
     """Try one strategy after the other, as far as is needed, or only the footer at the end.
 
     Without `invent_columns` pages are not searched for where the file does not name its columns.
+
+    Raises:
+        KeyMissingError: It is encrypted, and not read in the clear.
     """
     known = Reconstruction(source, given=given, siblings=siblings or Siblings())
     while (strategy := await off_loop(known.num_chunks, _choose_strategy, known)) is not None:
@@ -96,7 +99,9 @@ def _describe_broken_footer(known: Reconstruction) -> list[Finding]:
         findings = [named, *findings] if size else [named]  # of no bytes both say the same
     for region in find_gaps(known.row_groups):
         findings.append(Finding(region.damage, region.reason, region.where, region.start, region.end))
-    for gap in () if candidates is None else candidates.unaccounted:
+    # In the clear, records of an encrypted file are smaller than what they stand for.
+    is_apart = candidates is None or known.source.decrypt is not None
+    for gap in () if is_apart or candidates is None else candidates.unaccounted:
         message = "no whole record stands here; it was a second copy, nothing is lost with it"
         where = Where(offset=gap.start)
         findings.append(Finding(Damage.CORRUPT, message, where, gap.start, gap.end, costs_rows=False))

@@ -19,7 +19,10 @@ async def read_through_parity(known: Reconstruction, *, only_ended: bool = False
     view = await HealedStore.find(source.store, source.info, inside=inside, thorough=inside and not only_ended)
     if view is None or (only_ended and view.file.last_place is None) or not await view.rebuild():
         return None
-    found = await reconstruct(await source.rebuilt_by(view), known.given, known.siblings)
+    rebuilt = await source.rebuilt_by(view)
+    if (decrypt := known.source.decrypt) is not None:
+        rebuilt = await decrypt(rebuilt)
+    found = await reconstruct(rebuilt, known.given, known.siblings)
     damaged = view.file.num_damaged
     message = f"damaged blocks: {damaged:,}, of which {damaged - view.file.num_not_rebuilt:,} are rebuilt from parity"
     return found.with_findings(Finding(Damage.CORRUPT, message, costs_rows=False))

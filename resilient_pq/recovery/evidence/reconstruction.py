@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError
+from resilient_pq.errors import FormatError, KeyMissingError, Where
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import RecordHeader
 from resilient_pq.off_event_loop import off_loop
@@ -157,6 +157,8 @@ class Reconstruction:
         if (located := await off_loop(num_chunks, locate)) is None:
             return None
         candidates, row_groups = located
+        if candidates.contents.metadata.encryption_algorithm is not None and self.source.decrypt is None:
+            raise KeyMissingError("the file is encrypted, and its keys are missing", where=Where(key=self.source.url))
         return replace(
             self, candidates=candidates, row_groups=row_groups, contents=candidates.contents, end=candidates.end
         )

@@ -15,8 +15,10 @@ from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import (
     AlreadyExistsError,
     FormatError,
+    KeyMissingError,
     NotFoundError,
     ObjectChangedError,
+    OptionError,
     RecoveryError,
     UnsupportedError,
     Where,
@@ -54,6 +56,7 @@ from resilient_pq.writer.file_writer import Resumed, Writer
 from resilient_pq.writer.option_keywords import ResumeKeywords, known_options, takes_options
 from resilient_pq.writer.write_options import EncoderOptions
 
+_ENCRYPTED = "the file is encrypted: rows cannot be appended to it"
 _BUSY = "somebody else began to write this object just now"
 _WHEN_REPLACED = "append the rows again to what is there now; what was written behind the earlier version is of no use"
 
@@ -85,6 +88,7 @@ def append(
         url: The file: a URL, a path, or a pair of a store and a key in it.
         **options_given: How the rows are written: `ResumeKeywords`, as of `create`.
         fencing: As of `create`. With "none", of two who append at one time both write, and one of them completes.
+        encryption: None: rows are appended to files that are not encrypted, and are not either.
         parity: As of `create`, for what is appended; None for the share that the file has, or for none.
         options: The less common settings; `overwrite_partial` drops the rows of an earlier append that was killed.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
@@ -101,6 +105,8 @@ def append(
     """
     storage_options = with_retry(storage_options, retry)
     options = EncoderOptions(**known_options(append, options_given))
+    if options.encryption is not None:
+        raise OptionError("rows that are appended cannot be encrypted", hint="write another file beside it")
     sink_options = replace(sink_options_of(options.write, "w"), when_replaced=_WHEN_REPLACED)
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, Resumed]:
@@ -134,13 +140,16 @@ async def _opened(
     checkpoint = layout.checkpoint()
     resumed = Resumed(FileEncoder(layout, options), ingest, info)
     if isinstance(store, LocalStore):
-        return await _copied(source, sink_options, checkpoint), resumed
+        return await _copied(store, source, sink_options, checkpoint), resumed
     return await _uploaded(store, source, sink_options, checkpoint, layout.file_id, options.fencing == "lease"), resumed
 
 
 async def _whole(source: DamagedObject) -> Contents:
     """What the footer of a file says that can be appended to."""
-    contents = await source.contents()
+    try:
+        contents = await source.contents()
+    except KeyMissingError as error:
+        raise UnsupportedError(_ENCRYPTED) from error
     if isinstance(contents, FormatError):
         raise _damaged(source, contents.message) from contents
     _refuse_other_kinds(contents)
@@ -157,7 +166,7 @@ def _refuse_other_kinds(contents: Contents) -> None:
     if contents.data_files:
         raise RecoveryError("it is a summary: its rows lie in other files", hint="append to one of those")
     if contents.metadata.encryption_algorithm is not None:
-        raise UnsupportedError("the file is encrypted: rows cannot be appended to it")
+        raise UnsupportedError(_ENCRYPTED)
     if contents.state is FileState.IN_PROGRESS:
         raise RecoveryError(
             "its writer did not finish it", hint="go on with it: rpq.resume (`rpq resume`), which completes it"
@@ -188,9 +197,14 @@ def _damaged(source: DamagedObject, reason: str) -> RecoveryError:
     return RecoveryError(f"the file is damaged, and nothing was appended: {reason}", hint=hint)
 
 
-async def _copied(source: DamagedObject, options: SinkOptions, checkpoint: Buffers) -> ObjectSink:
+async def _copied(store: LocalStore, source: DamagedObject, options: SinkOptions, checkpoint: Buffers) -> ObjectSink:
     """``NAME.partial`` with the bytes of the file, and a checkpoint behind them."""
-    sink = await LocalSink.copying(source.url, source.info, options)
+    try:
+        sink = await LocalSink.copying(source.url, source.info, options)
+    except AlreadyExistsError as error:
+        if await store.has_writer(store.unfinished_key(source.key)):
+            error.hint = "wait until it has ended, and append again"
+        raise
     try:
         await sink.write(*checkpoint)
         await sink.commit()

@@ -38,7 +38,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_behind
-from resilient_pq.recovery.resume.resume_local import appended_version, was_torn_at_once, whole_prefix
+from resilient_pq.recovery.resume.resume_local import appended_version, refuse_encrypted, was_torn_at_once, whole_prefix
 from resilient_pq.recovery.resume.resume_upload import ADDING, new_upload, up_to_checkpoint
 from resilient_pq.recovery.resume.stored_state import ResumeTarget
 from resilient_pq.recovery.resume.take_over import TakenOver, take_over
@@ -238,14 +238,23 @@ async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resu
         raise
     try:
         async with await open_source((LocalStore(), sink.describe()), None) as source:
-            candidates = await whole_prefix(source)
-            resumed = await request.behind(source, candidates)
-        assert candidates.prefix_end is not None
-        await sink.truncate(candidates.prefix_end)
+            resumed = await _behind_whole(source, request)
+        await sink.truncate(resumed.encoder.layout.offset)
     except BaseException:
         await sink.keep()
         raise
     return sink, resumed
+
+
+async def _behind_whole(source: DamagedObject, request: _Request) -> Resumed:
+    """What a writer needs to continue behind what is whole of a file."""
+    if request.options.encryption is None:
+        await refuse_encrypted(source)
+        return await request.behind(source, await whole_prefix(source))
+    from resilient_pq.recovery.resume.sealed_prefix import sealed_layout  # noqa: PLC0415 (few files are encrypted)
+
+    layout, contents = await sealed_layout(source, request.options)
+    return Resumed(FileEncoder(layout, request.options), Ingest.from_file(contents.schema, contents.key_value))
 
 
 async def _sink_options(store: LocalStore, request: _Request) -> SinkOptions:
@@ -269,6 +278,8 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
     options = store.upload_options(
         request.sink_options
     )  # refuses what the store would, before it is asked for anything
+    if request.options.encryption is not None:
+        raise UnsupportedError("uploads of encrypted files cannot be gone on with yet", hint="begin with rpq.create")
     path = request.options.write.checkpoint_log
     logged = [] if path is None else await asyncio.to_thread(read_log, path)
     taken = await take_over(

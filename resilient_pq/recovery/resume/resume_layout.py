@@ -11,10 +11,11 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, SchemaError
+from resilient_pq.errors import FormatError, KeyMissingError, SchemaError
 from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
 from resilient_pq.format.footer import (
@@ -44,6 +45,9 @@ from resilient_pq.units import MiB
 from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 from resilient_pq.writer.protected_layout import ProtectedLayout, new_layout
 
+if TYPE_CHECKING:
+    from resilient_pq.writer.file_sealing import FileSealing
+
 log = logging.getLogger("resilient_pq.recovery")
 
 #: Bytes of an open group that are read again at most, so that no byte is without parity: of two full groups at 5 %.
@@ -70,12 +74,26 @@ async def layout_behind(source: DamagedObject, candidates: Candidates, share: Pa
             num_chunks = len(candidate.row_group.columns)
             row_groups.append(await off_loop(num_chunks, _placed, candidate, data, last.file_id, end))
     chain = RecordChain(last.file_id, last.epoch + 1, last.number + 1, last.offset, last.newest_footer)
+    if contents.metadata.encryption_algorithm is not None:
+        raise KeyMissingError("the file is encrypted", hint="pass encryption= as it was begun with")
+    return await layout_of_placed(source, contents, chain, row_groups, end, share)
 
+
+async def layout_of_placed(
+    source: DamagedObject,
+    contents: Contents,
+    chain: RecordChain,
+    row_groups: Sequence[PlacedRowGroup],
+    end: int,
+    share: ParityShare | None,
+    sealing: FileSealing | None = None,
+) -> FileLayout:
+    """The layout behind row groups that are in their places, up to an offset."""
     share = share or parity_share_of(contents)
     known = GroupsInPlace() if share is None else await _groups_in_place(source, contents, row_groups, end)
     groups = None if share is None else await _open_group(source, share, known, row_groups, end)
     return await off_loop(
-        contents.num_chunks, _laid_out, contents, chain, row_groups, end, (groups, known), contents.key_value
+        contents.num_chunks, _laid_out, contents, chain, row_groups, end, (groups, known), contents.key_value, sealing
     )
 
 
@@ -103,6 +121,7 @@ def _laid_out(
     end: int,
     parity: tuple[InlineGroups | None, GroupsInPlace],
     keys: Mapping[str, str | None],
+    sealing: FileSealing | None = None,
 ) -> FileLayout:
     """A layout like that of a file, behind its row groups, with its keys and some more."""
     groups, known = parity
@@ -110,7 +129,7 @@ def _laid_out(
     own = own_keys(contents)
     own |= {} if begins is None else {BEGINS_KEY: begins}
     own |= {} if lineage is None else {LINEAGE_KEY: lineage}
-    layout = new_layout(contents.schema, chain, own, groups=groups, made_like=contents.metadata)
+    layout = new_layout(contents.schema, chain, own, sealing, groups=groups, made_like=contents.metadata)
     layout.base = keys.get(BASE_KEY)
     if contents.state is FileState.SALVAGED or (contents.state is FileState.IN_PROGRESS and lineage is not None):
         layout.ends_as = FileState.SALVAGED

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import FormatError, NotFoundError, RecoveryError, Where
+from resilient_pq.errors import FormatError, KeyMissingError, NotFoundError, RecoveryError, Where
+from resilient_pq.format.crypto.sealed_footer import parse_sealed_footer
 from resilient_pq.format.file_metadata import RowGroup
-from resilient_pq.format.footer import BASE_KEY, MAGIC, key_values
+from resilient_pq.format.footer import BASE_KEY, ENCRYPTED_MAGIC, MAGIC, key_values
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind, parse_header
 from resilient_pq.io import LocalStore
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
@@ -48,7 +49,7 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     stored = _stored_checkpoint(known.contents, survey.newest, footer)
     magic = await source.read(ByteRange(0, len(MAGIC)))
     if footer.offset < stored.offset or magic != MAGIC:
-        raise _damaged(source)
+        raise damaged(source)
     row_groups = _in_a_row(known)
     for position, candidate in enumerate(row_groups):
         if candidate.rows_before < stored.num_rows:
@@ -58,6 +59,22 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
             del row_groups[position:]
             break
     return await prefix_of(source, known, row_groups, footer.file_id)
+
+
+async def refuse_encrypted(source: DamagedObject) -> None:
+    """Refuse an unfinished file that is encrypted, as its magic or its anchor says."""
+    magic = await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))
+    if magic == ENCRYPTED_MAGIC or await _is_signed(source):
+        raise KeyMissingError("the file is encrypted", hint="pass encryption= as it was begun with")
+
+
+async def _is_signed(source: DamagedObject) -> bool:
+    size, start = source.info.size, len(MAGIC) + HEADER_SIZE
+    header = parse_header(await source.read(ByteRange(len(MAGIC), min(start, size)))) if size > len(MAGIC) else None
+    if header is None or header.kind != RecordKind.ANCHOR or header.end > size:
+        return False
+    payload = await source.read(ByteRange(start, header.end))
+    return header.holds(payload) and parse_sealed_footer(payload, start, header) is not None
 
 
 def _stored_checkpoint(contents: Contents, newest: RecordHeader, footer: RecordHeader) -> KnownCheckpoint:
@@ -135,7 +152,7 @@ async def prefix_of(
     if row_groups and row_groups[-1].end > known.contents.records_begin:
         record = record_range(row_groups[-1].row_group, source.info.size)
         if record is None:
-            raise _damaged(source)
+            raise damaged(source)
         places.append(record.start)
     last = await _header_at(source, max(places), file_id)
     contents = replace(_named(known.contents, row_groups), checkpoints=checkpoints)
@@ -145,15 +162,16 @@ async def prefix_of(
 async def _header_at(source: DamagedObject, offset: int, file_id: bytes) -> RecordHeader:
     """The header of a record that must be there, since what follows was found by it."""
     if offset + HEADER_SIZE > source.info.size:
-        raise _damaged(source)
+        raise damaged(source)
     header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))
     whole = header is not None and header.offset == offset and header.file_id == file_id
     if header is None or not whole or header.kind == RecordKind.FINAL or header.end > source.info.size:
-        raise _damaged(source)
+        raise damaged(source)
     return header
 
 
-def _damaged(source: DamagedObject) -> RecoveryError:
+def damaged(source: DamagedObject) -> RecoveryError:
+    """The error of a file that lost what was stored."""
     return RecoveryError(
         "it is damaged before a checkpoint that was stored: going on would lose rows",
         where=Where(key=source.url),
@@ -169,4 +187,5 @@ async def was_torn_at_once(store: LocalStore, key: str) -> bool:
         return not tail.offset
     header = parse_header(memoryview(data)[len(MAGIC) :])
     short = len(data) < len(MAGIC) + HEADER_SIZE
-    return data[: len(MAGIC)] == MAGIC[: len(data)] and (short or (header is not None and header.end > len(data)))
+    begins = any(data[: len(magic)] == magic[: len(data)] for magic in (MAGIC, ENCRYPTED_MAGIC))
+    return begins and (short or (header is not None and header.end > len(data)))

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where
+from resilient_pq.format.crypto.file_cipher import FileCipher
+from resilient_pq.format.crypto.sealed_footer import SealedFooter, open_chunks, plain_record, read_sealed_footer
 from resilient_pq.format.file_metadata import StoredSortingColumn
-from resilient_pq.format.footer import Footer, NeedBytes, read_footer
+from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page_table import PageTable
@@ -42,8 +45,11 @@ class _Placed:
 class Draft:
     """Lays a file out into a sink, and reads again what it pushes."""
 
-    def __init__(self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None) -> None:
-        """Prepare to lay out."""
+    def __init__(
+        self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None, encryption: Encryption | None = None
+    ) -> None:
+        """Prepare to lay out; `encryption` is how that encrypts, if it does."""
+        self._encryption = encryption
         self._sink = sink
         self._layout = layout
         self._quirks = Quirks.of(created_by)
@@ -70,16 +76,23 @@ class Draft:
         origin: tuple[ReadStore, ObjectInfo, int] | None = None,
     ) -> None:
         """Push the next column chunk; `origin` is where its bytes lie already, in a version of another object."""
-        pushed = self._layout.chunk(chunk)
-        place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
-        read = ChunkRead(len(self._layout.row_groups), leaf, chunk.metadata, place, num_rows, quirks=self._quirks)
-        parts = [memoryview(part).cast("B") for part in pushed[1:]]
+        ordinal, sealing = len(self._layout.row_groups), self._layout.sealing
+        stored, place = chunk, ByteRange(0, chunk.size)
+        parts = [memoryview(part).cast("B") for part in chunk.buffers]
+        if sealing is not None:
+            stored, origin = await off_loop(AT_ONCE + 1, partial(sealing.chunk, chunk, ordinal, leaf.ordinal)), None
+        pushed = self._layout.chunk(stored)
+        if sealing is None:
+            place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
+            parts = [memoryview(part).cast("B") for part in pushed[1:]]
+        read = ChunkRead(ordinal, leaf, chunk.metadata, place, num_rows, quirks=self._quirks)
         pieces = len(chunk.header_crcs) if is_copy else AT_ONCE + 1
         try:
             await off_loop(pieces, partial(_read_again, read, parts, is_copy=is_copy))
         except (FormatError, UnsupportedError) as error:
             raise _refused(error.message, read.where) from error
-        self._chunks.append(_Placed(place, chunk.metadata.num_values))
+        place = ByteRange(self._layout.offset - stored.size, self._layout.offset)
+        self._chunks.append(_Placed(place, stored.metadata.num_values))
         if origin is not None:
             self._sink.expect_copy(*origin, place)
         await self._push(pushed)
@@ -106,7 +119,10 @@ class Draft:
     def _check_footer(self, buffers: Buffers, num_rows: int) -> None:
         """Open the file as a reader does, by the last bytes that were pushed."""
         tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
-        contents = _opened(read_footer(tail, self._sink.position - len(tail)), num_rows)
+        start = self._sink.position - len(tail)
+        encryption = self._encryption
+        last = read_footer(tail, start) if encryption is None else _sealed_footer_in(tail, start, encryption)
+        contents = _opened(last, num_rows)
         if not contents.verified:
             raise _refused("no record vouches for the footer", Where())
         placed = [None] * self._first + self._row_groups
@@ -121,6 +137,20 @@ class Draft:
 
     async def _push(self, buffers: Buffers) -> None:
         await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))
+
+
+def _sealed_footer_in(tail: memoryview, start: int, encryption: Encryption) -> Footer | NeedBytes:
+    """The footer of an encrypted file, whose last bytes begin at an offset."""
+    sealed = read_sealed_footer(tail, start)
+    if not isinstance(sealed, SealedFooter):
+        raise _refused("its footer is not encrypted", Where())
+    cipher = FileCipher.of(sealed.algorithm, encryption.footer_key, encryption.aad_prefix)
+    cipher.take_column_keys(encryption.column_keys)
+    metadata = sealed.metadata(cipher)
+    for _ in open_chunks(metadata, cipher):
+        pass
+    record = sealed.record and plain_record(sealed.record, b"", metadata)
+    return Footer(metadata, sealed.start, len(sealed.payload) - TAIL_SIZE, record)
 
 
 async def check_end(source: DamagedObject, end: int, num_rows: int) -> None:

@@ -13,7 +13,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import RecoveryError
+from resilient_pq.encryption.encryption import Encryption
+from resilient_pq.errors import KeyMissingError, RecoveryError, Where
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.io import ObjectSink
@@ -36,8 +37,11 @@ from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.recovery.verification.verification import Verification
 from resilient_pq.writer.file_layout import FileLayout
+from resilient_pq.writer.file_sealing import FileSealing
 from resilient_pq.writer.protected_layout import new_layout
 
+#: Bytes that no other file has in its AAD.
+_UNIQUE_BYTES = 8
 #: Bytes copied at a time.
 _COPY_BYTES = 8 * 1024 * 1024
 
@@ -105,7 +109,10 @@ async def publish(output: OutputContents, target: Target, progress: Progress | N
     source = output.reconstruction.source
     await make_folder(target)
     if output.sound:
-        return await _as_it_is(output, target, source.info.size, progress)
+        stored = source if source.decrypt is None else source.stored
+        return await _as_it_is(output, target, stored.info.size, progress)
+    if source.decrypt is not None:
+        return await _encrypted(output, target, progress)
     whole = await _prefix(output, target)
     if whole is None:
         return await _anew(output, target)
@@ -156,10 +163,38 @@ def _stays_whole(output: OutputContents, candidates: Candidates) -> bool:
 async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:
     """The bytes up to `end`, and nothing more."""
     source = output.reconstruction.source
-    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
-    async with _sink_behind(source, end, target, begun):
-        await check_end(source, end, output.rows.num_rows)
+    stored = source if source.decrypt is None else source.stored
+    begun = await prefixed_sink(stored, target.store, target.key, end, target.options, progress=progress)
+    async with _sink_behind(stored, end, target, begun):
+        if stored is source or end < stored.info.size:  # else it was opened by its end
+            await check_end(source, end, output.rows.num_rows)
     return Copied(end)
+
+
+async def _encrypted(output: OutputContents, target: Target, progress: Progress | None) -> Copied:
+    """An encrypted file: cut where that is enough, else encrypted again, as no module may move."""
+    source, candidates = output.reconstruction.source, output.reconstruction.candidates
+    if source.opened.encryption is None:
+        raise KeyMissingError(
+            "the keys of some columns are missing, and rows have to move",
+            where=Where(key=source.url),
+            hint="pass the keys of all columns (rpq: --keys FILE)",
+        )
+    end = None if source.decrypt is None or candidates is None else candidates.cut_end
+    if end is not None and candidates is not None:
+        named = len(candidates.row_groups)
+        end = end if named == output.num_whole == len(output.rows.row_groups) else None
+    return await _anew(output, target) if end is None else await _as_it_is(output, target, end, progress)
+
+
+@asynccontextmanager
+async def beginning_of(
+    source: DamagedObject, target: Target, end: int, progress: Progress | None = None
+) -> AsyncIterator[ObjectSink]:
+    """A sink that holds the bytes of a file up to `end`, and is completed behind the block."""
+    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
+    async with _sink_behind(source, end, target, begun) as sink:
+        yield sink
 
 
 async def _behind(
@@ -186,10 +221,15 @@ async def _anew(output: OutputContents, target: Target) -> Copied:
     assert contents is not None
     share, chain = parity_share_of(contents), RecordChain(os.urandom(16))
     groups = None if share is None else InlineGroups(share)
-    layout = new_layout(contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata)
+    source, sealing, encryption = output.reconstruction.source, None, None
+    if source.decrypt is not None and (encryption := source.opened.encryption) is not None:
+        sealing = FileSealing(encryption, contents.schema, os.urandom(_UNIQUE_BYTES), os.urandom)
+    layout = new_layout(
+        contents.schema, chain, own_keys(contents), groups=groups, made_like=contents.metadata, sealing=sealing
+    )
     sink = await target.store.create(target.key, target.options)
     async with completing(sink):
-        return Copied(await _lay(output, sink, layout, output.rows.row_groups, from_start=True))
+        return Copied(await _lay(output, sink, layout, output.rows.row_groups, from_start=True, encryption=encryption))
 
 
 async def _lay(
@@ -199,11 +239,12 @@ async def _lay(
     row_groups: Sequence[RowGroupOutcome],
     *,
     from_start: bool = False,
+    encryption: Encryption | None = None,
 ) -> int:
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
     source, contents = output.reconstruction.source, output.reconstruction.contents
     assert contents is not None
-    draft = Draft(sink, layout, created_by=contents.metadata.created_by)
+    draft = Draft(sink, layout, created_by=contents.metadata.created_by, encryption=encryption)
     if from_start:
         await draft.start()
     scanner = PageScanner(source, output.verification.options, contents)

@@ -268,7 +268,7 @@ def _is_record(expected: Expected, data: memoryview, file_id: bytes) -> bool:
     header, kind = parse_header(data), expected.kind
     if header is None or not _is_whole(header, kind, expected.range.start, data, file_id):
         return False
-    return kind != RecordKind.PARITY or _has_parity(header, data, file_id)
+    return kind != RecordKind.PARITY or has_parity(header, data, file_id)
 
 
 def _is_whole(header: RecordHeader, kind: RecordKind | None, start: int, data: memoryview, file_id: bytes) -> bool:
@@ -276,7 +276,7 @@ def _is_whole(header: RecordHeader, kind: RecordKind | None, start: int, data: m
     return found == (kind, start, file_id) and header.holds(data[HEADER_SIZE : HEADER_SIZE + header.payload_size])
 
 
-def _has_parity(header: RecordHeader, data: memoryview, file_id: bytes) -> bool:
+def has_parity(header: RecordHeader, data: memoryview, file_id: bytes) -> bool:
     """Whether parity shards that their first record names follow it, and its second copy."""
     record = GroupRecord.unpack(data[HEADER_SIZE : header.end - header.offset])
     if record is None or record.shape.framed_bytes != len(data):

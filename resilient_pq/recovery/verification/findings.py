@@ -11,6 +11,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.stated_values import Stated, stated_of
 from resilient_pq.errors import (
     FormatError,
+    KeyMissingError,
     NotFoundError,
     ObjectChangedError,
     Where,
@@ -25,6 +26,7 @@ from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.reader.row_shapes import digest, neighbours
 from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.encrypted.ciphertext import survey_ciphertext
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.verification.checksum_checks import (
     Expected,
@@ -84,6 +86,8 @@ async def _chunks(
                 if unusable is None:
                     said = stated.get(leaf.ordinal) or stated_of(contents.metadata, chunk)
                     yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, seen, shapes))
+            except KeyMissingError:
+                continue  # without keys only columns in the clear can be examined
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
@@ -150,7 +154,7 @@ def _without_sums(contents: Contents, ordinal: int) -> tuple[list[ChunkRead], li
             both = [index_ranges.column_index_place(of), index_ranges.offset_index_place(of)]
             if chunk.file is not None or ChunkSums.of(chunk.metadata) is not None:
                 continue
-        except FormatError:
+        except (FormatError, KeyMissingError):
             continue  # what is wrong is found where the chunk is examined; readers do without an index
         ranges = [place.range for place in both if place is not None]
         if len(ranges) == len(both):
@@ -182,8 +186,25 @@ async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Fi
     return known[file]
 
 
+async def _examine_ciphertext(source: DamagedObject) -> list[Finding]:
+    """What is wrong with the second copies and the indexes of an encrypted file: its records vouch for them."""
+    message = "a page is damaged in its place; a record, or the place of another page, has it whole"
+    stored, mended = source.stored, source.opened.mended
+    findings = [Finding(Damage.CORRUPT, message, where, where.offset, costs_rows=False) for where in mended]
+    found = await stored.drive(survey_ciphertext(stored.info.size, stored.file_id))
+    for one in found.damaged if found.file_id is not None else ():
+        if not one.is_chunk:
+            where, place = Where(offset=one.place.start), one.place
+            findings.append(Finding(Damage.CORRUPT, one.message, where, place.start, place.end, costs_rows=False))
+    return findings
+
+
 async def examine_metadata(source: DamagedObject, contents: Contents) -> AsyncGenerator[Finding, None]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
+    if source.decrypt is not None:
+        for one in await _examine_ciphertext(source):
+            yield one
+        return
     places: list[Expected] = await off_loop(contents.num_chunks, list, expected_metadata(contents))
     async with aclosing(examine_places(source, contents, places)) as findings:
         async for finding in findings:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind
+from resilient_pq.format.resilience_records import HEADER_SIZE, BytesBehind, RecordHeader, RecordKind, has_span
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
 from resilient_pq.recovery.evidence.records.moved_marks import (
     KEY_BYTES,
@@ -119,17 +119,17 @@ class _Pieces:
     # -- what the records of row groups tell of pages ---------------------------------------------
 
     def read_records(self, payload_of: PayloadOf) -> Generator[ByteRange, memoryview, bool]:
-        """Note the pages that whole row-group records name; whether there are new ones."""
+        """Note the pages that whole records of row groups name, and sealed chunks; whether there are new ones."""
         found = False
         for at, header in self.headers:
-            if header.kind != RecordKind.ROW_GROUP or header.offset in self.tried:
+            if not (header.kind == RecordKind.ROW_GROUP or has_span(header)) or header.offset in self.tried:
                 continue
             if header.payload_size > min(MAX_BYTES, self.size):
                 continue
             payload = yield from payload_of(header, at)
             if header.holds(payload):
                 self.tried.add(header.offset)
-                self.items |= {item.offset: item for item in copied_pages(payload)}
+                self.items |= {item.offset: item for item in _named_bytes(header, payload)}
                 found = True
         return found
 
@@ -223,6 +223,14 @@ class _Pieces:
             return min(finals[-1].end, self.size - last.shift)
         behind = (at for at, header in self.headers if at >= last.end + last.shift)
         return min(behind, default=self.size) - last.shift
+
+
+def _named_bytes(header: RecordHeader, payload: memoryview) -> Iterator[ChecksummedBytes]:
+    """What the payload of a record has the CRC32 of."""
+    if header.kind == RecordKind.ROW_GROUP:
+        yield from copied_pages(payload)
+    elif (span := BytesBehind.unpack(payload)).size <= MAX_BYTES:
+        yield ChecksummedBytes(header.end, header.end, header.end + span.size, span.crc)
 
 
 def _within(segments: Sequence[RemapSegment], size: int) -> Iterator[RemapSegment]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
+from resilient_pq.format.crypto.sealed_footer import SIGNATURE_SIZE
 from resilient_pq.format.file_metadata import FileMetaData, KeyValue, RowGroup
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, TAIL_SIZE, ChunkSums
 from resilient_pq.format.resilience_records import RecordHeader, RowGroupRecord
@@ -48,7 +49,9 @@ def parse_footer(header: RecordHeader, payload: memoryview) -> RecordedFooter | 
             limit = check_row_group(row_group, schema, limit, header.offset)
     except ResilientPQError:
         return None
-    return RecordedFooter(header, metadata) if end + TAIL_SIZE == len(payload) else None
+    between = len(payload) - TAIL_SIZE - end
+    is_signature = between == SIGNATURE_SIZE and metadata.encryption_algorithm is not None
+    return RecordedFooter(header, metadata) if between == 0 or is_signature else None
 
 
 def parse_row_group(header: RecordHeader, payload: memoryview) -> RecordedRowGroup | None:

@@ -1,0 +1,181 @@
+"""The footer of an encrypted object: read, verified with its key, with the keys of the columns. An async shell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+from resilient_pq.encryption.encryption import Encryption
+from resilient_pq.encryption.keys import DecryptionKeys
+from resilient_pq.encryption.plain_regions import Patch
+from resilient_pq.encryption.same_encryption import encryption_of
+from resilient_pq.errors import (
+    AuthenticationError,
+    FormatError,
+    TornFileError,
+    Where,
+    WrongKeyError,
+    located,
+)
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.crypto.file_cipher import FileCipher
+from resilient_pq.format.crypto.modules import KeyCipher
+from resilient_pq.format.crypto.sealed_footer import (
+    FOOTER_CHANGED,
+    OpenedChunk,
+    SealedFooter,
+    column_key_metadata,
+    open_chunks,
+    plain_record,
+    read_sealed_footer,
+)
+from resilient_pq.format.file_metadata import EncryptionWithColumnKey, FileMetaData
+from resilient_pq.format.footer import NeedBytes
+from resilient_pq.format.resilience_records import FILE_ID_SIZE, HEADER_SIZE, RecordHeader, RecordKind
+from resilient_pq.io import ObjectTail, ReadStore
+from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.version import MAKER
+
+#: Bytes that are read of the first module of a file, to see whether a key is the right one.
+_PEEKED: Final = 1024
+#: Bytes decrypted in about the time of a piece of work (`off_loop`).
+_PIECE: Final = 4 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFooter:
+    """The footer of an encrypted object.
+
+    Attributes:
+        tail: The last bytes of the object, with all of the footer.
+        sealed: The footer as it lies there.
+        metadata: What it says; columns are still sealed until `open_chunks`.
+        cipher: The ciphers of the file.
+        encryption: How to encrypt another file in the same way; None where the key of a column is not known.
+        missing_keys: The columns whose key is not known, by dotted path, with what the file says of the key.
+    """
+
+    tail: ObjectTail
+    sealed: SealedFooter
+    metadata: FileMetaData
+    cipher: FileCipher
+    encryption: Encryption | None
+    missing_keys: dict[str, bytes | None]
+
+    @classmethod
+    async def read(
+        cls, store: ReadStore, key: str, keys: DecryptionKeys, *, aad_prefix: bytes | None, tail_bytes: int
+    ) -> Self:
+        """Read the footer of an object, and ask for the keys that it names.
+
+        Raises:
+            AuthenticationError: The object is not encrypted, or its footer was changed.
+            KeyMissingError: There is no key for the footer.
+            WrongKeyError: The key of the footer opens nothing.
+        """
+        tail, sealed = await _read_sealed_footer(store, key, tail_bytes)
+        with located(Where(key=store.url_of(key))):
+            if sealed is None:
+                raise _not_encrypted(tail)
+            footer_key = await keys.key_of(sealed.key_metadata, None)
+            if footer_key is None:
+                raise keys.missing(sealed.key_metadata, None)
+            cipher = FileCipher.of(sealed.algorithm, footer_key, aad_prefix)
+            try:
+                metadata = sealed.metadata(cipher)
+            except WrongKeyError:
+                first = await store.read_range(key, len(footer.MAGIC), min(sealed.start, _PEEKED), pin=tail.info)
+                if not await _prove_keys(sealed, cipher, keys, memoryview(first)):
+                    raise
+                raise AuthenticationError(FOOTER_CHANGED, where=Where(offset=sealed.start)) from None
+            own = column_key_metadata(metadata)
+            asked = await all_or_none(keys.key_of(about, path) for path, about in own.items())
+            given = dict(zip(own, asked, strict=True))
+            cipher.take_column_keys(given)
+            encryption = encryption_of(sealed, cipher, footer_key, given, own, metadata.row_groups)
+        missing = {path: about for path, about in own.items() if given[path] is None}
+        return cls(tail, sealed, metadata, cipher, encryption, missing)
+
+    @property
+    def num_chunks(self) -> int:
+        """About how many column chunks it names."""
+        return len(self.metadata.row_groups) * 8
+
+    def open_chunks(self) -> list[OpenedChunk]:
+        """Put what sealed metadata of columns say into the metadata; gives the chunks of which the key is known."""
+        return list(open_chunks(self.metadata, self.cipher))
+
+    def around(self) -> Iterator[Patch]:
+        """What stands in the place of the magic, of the record and of the footer in the clear, which is the last."""
+        metadata, sealed = self.metadata, self.sealed
+        metadata.encryption_algorithm, metadata.footer_signing_key_metadata = sealed.algorithm.stored, None
+        metadata.schema, metadata.row_groups = list(metadata.schema), list(metadata.row_groups)
+        framed = footer.frame(compact_protocol.encode(metadata))
+        yield Patch(0, len(footer.MAGIC), footer.MAGIC)
+        record = sealed.record or _lost_record(sealed, metadata)
+        if record is not None:
+            yield Patch(sealed.start - HEADER_SIZE, sealed.start, plain_record(record, framed, metadata).pack())
+        yield Patch(sealed.start, sealed.start + len(framed), framed)
+
+
+def _not_encrypted(tail: ObjectTail) -> FormatError:
+    """The error of an object that does not end in the footer of an encrypted file."""
+    if bytes(tail.data[-len(footer.MAGIC) :]) != footer.MAGIC:
+        return TornFileError("no Parquet magic at the end: the footer is missing or cut short")
+    hint = "leave the keys out if the file is not meant to be encrypted"
+    return AuthenticationError("the file is not encrypted, and keys were given for it", hint=hint)
+
+
+async def _prove_keys(sealed: SealedFooter, cipher: FileCipher, keys: DecryptionKeys, first: memoryview) -> bool:
+    """Whether other modules than a footer that was changed show that the keys are those of the file.
+
+    These are the first one of the file, and in a footer in the clear the metadata of its columns.
+    """
+    if cipher.footer is not None and cipher.footer.seems_right_for(first):
+        return True
+    if sealed.module is not None:
+        return False
+    for own, module in _own_keys(sealed):
+        given = await keys.key_of(own.key_metadata, ".".join(own.path_in_schema or ()))
+        if given is not None and KeyCipher(given).seems_right_for(memoryview(module)):
+            return True
+    return False
+
+
+def _own_keys(sealed: SealedFooter) -> list[tuple[EncryptionWithColumnKey, bytes]]:
+    """What a footer in the clear, which nothing has proven, says of keys of columns, with metadata sealed with each."""
+    try:
+        metadata, _ = compact_protocol.decode(FileMetaData, sealed.payload, what="footer")
+    except FormatError:
+        return []
+    columns = [chunk for row_group in metadata.row_groups[:1] for chunk in row_group.columns]
+    found = [(chunk.crypto_metadata, chunk.encrypted_column_metadata) for chunk in columns]
+    keys = [(crypto.ENCRYPTION_WITH_COLUMN_KEY, module) for crypto, module in found if crypto is not None]
+    return [(own, module) for own, module in keys if own is not None and module is not None]
+
+
+def _lost_record(sealed: SealedFooter, metadata: FileMetaData) -> RecordHeader | None:
+    """The record that stood before a footer of ours, which its own tag proves as well."""
+    said = footer.key_values(metadata.key_value_metadata)
+    file_id, is_complete = said.get(footer.FILE_ID_KEY) or "", said.get(footer.STATE_KEY) != "in-progress"
+    if not (metadata.created_by or "").startswith(MAKER) or len(file_id) != 2 * FILE_ID_SIZE:
+        return None
+    kind = RecordKind.FINAL if is_complete else RecordKind.CHECKPOINT
+    try:
+        return RecordHeader(kind, 0, bytes.fromhex(file_id), sealed.start - HEADER_SIZE, 0, 0, 0, 0, 0, 0, 0, 0)
+    except ValueError:
+        return None
+
+
+async def _read_sealed_footer(store: ReadStore, key: str, tail_bytes: int) -> tuple[ObjectTail, SealedFooter | None]:
+    """The tail of an object, so large that its footer is in it, and its footer; None where it is not encrypted."""
+    size = tail_bytes
+    while True:
+        tail = await store.read_tail(key, size)
+        with located(Where(key=store.url_of(key))):
+            found = await off_loop(len(tail.data) // _PIECE, read_sealed_footer, memoryview(tail.data), tail.offset)
+        if not isinstance(found, NeedBytes):
+            return tail, found
+        size = tail.info.size - found.start

@@ -1,0 +1,222 @@
+"""What of an encrypted file is as it was written, by what its records say in the clear; no key is needed. Sans-io."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.checksum import crc32
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
+from resilient_pq.format.resilience_records import (
+    FOOTER_KINDS,
+    HEADER_SIZE,
+    BytesBehind,
+    RecordHeader,
+    RecordKind,
+    has_span,
+    parse_header,
+)
+from resilient_pq.parity.group_record import GroupRecord
+from resilient_pq.recovery.evidence.records.record_scan import in_place, outermost_file, scan_headers
+from resilient_pq.recovery.verification.checksum_checks import has_parity
+from resilient_pq.units import KiB, MiB
+
+#: Bytes that are read at a time.
+_PIECE: Final = 8 * MiB
+#: Zero bytes that may stand before a footer (docs/format.md).
+_MOST_ALIGNMENT: Final = 4 * KiB
+#: Payloads that are larger are not read into memory, whatever their header says.
+_MAX_PAYLOAD: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedStretch:
+    """Bytes that are not as they were written, or of which nothing is known.
+
+    Attributes:
+        place: Where they lie.
+        message: What is wrong with them.
+        holds_rows: Whether pages may be among them.
+        is_chunk: Whether they are the pages of a chunk, and nothing else.
+    """
+
+    place: ByteRange
+    message: str
+    holds_rows: bool = True
+    is_chunk: bool = False
+
+
+@dataclass(slots=True)
+class Ciphertext:
+    """The records of an encrypted file, and the bytes that no checksum vouches for.
+
+    Attributes:
+        size: Bytes of the object.
+        file_id: Of the file; None where no record was found.
+        damaged: What is not as it was written, in order.
+        footers: The headers of all whole anchors, checkpoints and final records in their places, in order.
+        row_groups: The headers of whole records of row groups in their places, in order.
+        end: Offset behind the last record that was found in its place, and what it vouches for.
+    """
+
+    size: int
+    file_id: bytes | None = None
+    damaged: list[DamagedStretch] = field(default_factory=list)
+    footers: list[RecordHeader] = field(default_factory=list)
+    row_groups: list[RecordHeader] = field(default_factory=list)
+    end: int = 0
+
+    @property
+    def first_damage(self) -> int:
+        """The offset before which no page is damaged."""
+        return min([stretch.place.start for stretch in self.damaged if stretch.holds_rows], default=self.size)
+
+    @property
+    def newest(self) -> RecordHeader | None:
+        """The newest footer before which no page is damaged: the file can be cut behind it."""
+        before = [header for header in self.footers if header.end <= self.first_damage]
+        return max(before, key=attrgetter("offset"), default=None)
+
+    @property
+    def later_row_groups(self) -> list[RecordHeader]:
+        """The records of row groups behind that footer, before which no page is damaged either."""
+        start = 0 if self.newest is None else self.newest.offset
+        return [header for header in self.row_groups if start < header.offset and header.end <= self.first_damage]
+
+    def count_row_groups(self, end: int) -> int:
+        """Row groups before an offset, as far as their records are whole."""
+        return sum(header.end <= end for header in self.row_groups)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every byte is as it was written, and the file ends in a footer."""
+        return not self.damaged and self.newest is not None and self.newest.end == self.size
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the writer came to the end of the file, as far as its last record tells."""
+        return bool(self.footers) and self.footers[-1].kind == RecordKind.FINAL and self.footers[-1].end == self.size
+
+
+def survey_ciphertext(size: int, file_id: bytes | None = None) -> Generator[ByteRange, memoryview, Ciphertext]:
+    """Read an object of `size` bytes from front to back, and compare all checksums that stand in it in the clear."""
+    return (yield from _Walk(Ciphertext(size, file_id)).walk())
+
+
+class _Walk:
+    """Goes from record to record."""
+
+    def __init__(self, found: Ciphertext) -> None:
+        self._found = found
+
+    def walk(self) -> Generator[ByteRange, memoryview, Ciphertext]:
+        found, at = self._found, len(MAGIC)
+        head = yield ByteRange(0, min(at, found.size))
+        if bytes(head) not in (MAGIC, ENCRYPTED_MAGIC):
+            self._damage(0, at, "the magic at the beginning is damaged", holds_rows=False)
+        while at < found.size:
+            header = yield from self._header_at(at)
+            if header is None:
+                at = yield from self._unknown(at)
+                continue
+            at = yield from self._record(header)
+            found.end = at
+        return found
+
+    def _damage(self, start: int, end: int, message: str, *, holds_rows: bool = True, is_chunk: bool = False) -> None:
+        place = ByteRange(start, min(end, self._found.size))
+        if place.size:
+            self._found.damaged.append(DamagedStretch(place, message, holds_rows, is_chunk))
+
+    def _header_at(self, at: int) -> Generator[ByteRange, memoryview, RecordHeader | None]:
+        """The header of a record of the file that lies at an offset, in its place."""
+        found = self._found
+        if at + HEADER_SIZE > found.size:
+            return None
+        header = parse_header((yield ByteRange(at, at + HEADER_SIZE)))
+        if header is None or header.offset != at:
+            return None
+        if found.file_id is None:
+            found.file_id = header.file_id
+        return header if header.file_id == found.file_id else None
+
+    def _unknown(self, at: int) -> Generator[ByteRange, memoryview, int]:
+        """Pass over bytes that are no record; those before a footer may be zero."""
+        following = yield from self._next_header(at)
+        between = memoryview(b"")
+        if following - at <= _MOST_ALIGNMENT and following < self._found.size:
+            between = yield ByteRange(at, following)
+        if len(between) and not any(between):
+            return following
+        message = "no whole record vouches for these bytes"
+        if following == self._found.size:
+            message = "the object ends without a whole record"
+        self._damage(at, following, message)
+        return following
+
+    def _next_header(self, at: int) -> Generator[ByteRange, memoryview, int]:
+        """Where the next record of the file lies, the end of the object where there is none."""
+        found = self._found
+        for start in range(at, found.size, _PIECE):
+            data = yield ByteRange(start, min(start + _PIECE + HEADER_SIZE - 1, found.size))
+            here = in_place(scan_headers(data, start))
+            if found.file_id is None:
+                found.file_id = outermost_file((header.offset, header) for header in here)
+            mine = [header.offset for header in here if header.file_id == found.file_id]
+            if mine:
+                return mine[0]
+        return found.size
+
+    def _record(self, header: RecordHeader) -> Generator[ByteRange, memoryview, int]:
+        """Compare a record and what it vouches for; gives the offset behind both."""
+        found, payload = self._found, None
+        if header.end <= found.size and header.payload_size <= _MAX_PAYLOAD:
+            payload = yield ByteRange(header.payload_offset, header.end)
+        if payload is None or not header.holds(payload):
+            end = yield from self._next_header(header.payload_offset)
+            message, holds_rows = "the payload of a record is damaged", header.kind == RecordKind.CHUNK
+            self._damage(header.offset, end, message, holds_rows=holds_rows or end != header.end)
+            return end
+        if header.kind in FOOTER_KINDS:
+            found.footers.append(header)
+        elif header.kind == RecordKind.ROW_GROUP:
+            found.row_groups.append(header)
+        elif header.kind == RecordKind.PARITY:
+            return (yield from self._parity(header, payload))
+        elif has_span(header):
+            return (yield from self._span(header, BytesBehind.unpack(payload)))
+        return header.end
+
+    def _span(self, header: RecordHeader, span: BytesBehind) -> Generator[ByteRange, memoryview, int]:
+        """Compare the bytes that a record vouches for."""
+        start, end, crc = header.end, header.end + span.size, 0
+        for at in range(start, min(end, self._found.size), _PIECE):
+            crc = crc32((yield ByteRange(at, min(at + _PIECE, end, self._found.size))), crc)
+        is_chunk = header.kind == RecordKind.CHUNK
+        what = "a column chunk" if is_chunk else "an index or a bloom filter"
+        if end > self._found.size or crc != span.crc:
+            following = yield from self._next_header(start)
+            cut = " and cut short" if end > self._found.size and following == self._found.size else ""
+            message = f"{what} is damaged{cut}: the CRC32 does not match"
+            self._damage(start, following, message, holds_rows=is_chunk, is_chunk=is_chunk)
+            return following
+        return end
+
+    def _parity(self, header: RecordHeader, payload: memoryview) -> Generator[ByteRange, memoryview, int]:
+        """Compare the parity of a group, and its second record."""
+        record = GroupRecord.unpack(payload)
+        end = header.end if record is None else header.offset + record.shape.framed_bytes
+        data = memoryview(b"")
+        if record is not None and end <= self._found.size and end - header.offset <= _MAX_PAYLOAD:
+            data = yield ByteRange(header.offset, end)
+        if len(data) and has_parity(header, data, header.file_id):
+            return end
+        following = yield from self._next_header(header.end)
+        second = yield from self._header_at(following)
+        if second is not None and second.kind == RecordKind.PARITY and second.previous == header.offset:
+            following = second.end
+        self._damage(header.offset, following, "parity is damaged: no row is lost with it", holds_rows=False)
+        return following

@@ -1,0 +1,268 @@
+"""Encrypted files checked and recovered without their keys: bytes are compared and copied, and none is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.errors import FormatError, KeyMissingError, NothingToRecoverError, RowsLostError, Where
+from resilient_pq.format.crypto.sealed_footer import parse_sealed_footer
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MIN_FILE_SIZE, TAIL_SIZE
+from resilient_pq.format.resilience_records import RecordHeader, RecordKind
+from resilient_pq.io.output_target import Target, check_free, make_folder
+from resilient_pq.parity.healed_store import HealedStore
+from resilient_pq.reader.contents import Contents
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.encrypted.ciphertext import Ciphertext, survey_ciphertext
+from resilient_pq.recovery.encrypted.with_footer_key import Continued, continued_footer
+from resilient_pq.recovery.recover_options import RecoverOptions
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, recovered_name
+from resilient_pq.recovery.rewrite.output_object import beginning_of
+from resilient_pq.recovery.verification.findings import Progress, examine_row_groups
+from resilient_pq.shell_commands import command, lasts
+
+_PASS_KEYS: Final = "pass keys= (rpq: --keys FILE)"
+_WHOLE: Final = "no key was given: the ciphertext was compared, and no value was read"
+_UNCHECKED: Final = "no key was given, and no record vouches for the ciphertext: nothing can be checked without keys"
+_CLEAR_ONLY: Final = "no key was given: only columns in the clear were checked"
+_NO_END: Final = "the end of the file is missing, without which the rest cannot be decrypted, with keys or without"
+_MORE: Final = (
+    "without keys a file is cut at its newest whole checkpoint; with the footer key the row groups behind it are kept,"
+    " too, and with all keys every page that is whole: pass keys= (--keys FILE)"
+)
+
+
+async def _footer_in_clear(source: DamagedObject) -> Contents | None:
+    """What the footer at the end says, where it is whole and in the clear."""
+    try:
+        contents = await source.contents()
+    except KeyMissingError:
+        return None
+    return contents if isinstance(contents, Contents) else None
+
+
+async def check_ciphertext(source: DamagedObject, progress: Progress | None) -> Report:
+    """What a check says of an encrypted file without its keys."""
+    contents = await _footer_in_clear(source)
+    found = await source.drive(survey_ciphertext(source.info.size, source.file_id))
+    if found.file_id is None:
+        return await _check_clear_columns(source, contents, progress)
+    outcome, findings = Outcome.CIPHERTEXT_WHOLE, _findings(found)
+    if findings:
+        outcome = Outcome.DAMAGED if _may_have_rows(found) else Outcome.NOTHING
+    elif not found.is_finished:
+        outcome = Outcome.INCOMPLETE
+        message = "its writer did not finish it: it ends in a checkpoint"
+        findings.append(Finding(Damage.UNFINISHED, message, Where(offset=found.size), costs_rows=False))
+    damaged = outcome is not Outcome.CIPHERTEXT_WHOLE and lasts(source.url)
+    return Report(
+        verb="check",
+        url=source.url,
+        outcome=outcome,
+        num_rows=None if contents is None else contents.num_rows,
+        num_row_groups=len(found.row_groups),
+        size=found.size,
+        findings=tuple(findings),
+        next=(command("recover", source.url, recovered_name(source.url)),) if damaged else (),
+        schema=None if contents is None else str(contents.schema),
+        pages_verified=0,
+        pages_decoded=0,
+        notes=(_MORE if findings else _WHOLE,),
+    )
+
+
+def _findings(found: Ciphertext) -> list[Finding]:
+    findings = []
+    for stretch in found.damaged:
+        place = stretch.place
+        torn = place.end == found.size and not (found.footers and found.footers[-1].kind == RecordKind.FINAL)
+        kind = Damage.TORN if torn else Damage.CORRUPT
+        where = Where(offset=place.start)
+        findings.append(Finding(kind, stretch.message, where, place.start, place.end, stretch.holds_rows))
+    if not findings and not found.is_whole:
+        message = "the object ends behind a record that is no footer: its end is missing"
+        findings.append(Finding(Damage.TORN, message, Where(offset=found.size), found.end, found.size))
+    return findings
+
+
+def _may_have_rows(found: Ciphertext) -> bool:
+    """Whether something is left that may have rows: a row group, or a footer behind the anchor."""
+    return bool(found.row_groups) or any(header.kind != RecordKind.ANCHOR for header in found.footers)
+
+
+async def _check_clear_columns(source: DamagedObject, contents: Contents | None, progress: Progress | None) -> Report:
+    """Check a file of another writer: pages of columns in the clear, and nothing else."""
+    findings, outcome = list[Finding](), Outcome.UNCHECKED
+    if contents is not None:
+        findings = [finding async for finding in examine_row_groups(source, contents, progress, {})]
+        outcome = Outcome.DAMAGED if findings else outcome
+    elif not await _ends_in_footer(source):
+        findings, outcome = [Finding(Damage.TORN, _NO_END, Where(offset=source.info.size))], Outcome.NOTHING
+    return Report(
+        verb="check",
+        url=source.url,
+        outcome=outcome,
+        num_rows=None if contents is None else contents.num_rows,
+        num_row_groups=0 if contents is None else len(contents.metadata.row_groups),
+        size=source.info.size,
+        findings=tuple(findings),
+        schema=None if contents is None else str(contents.schema),
+        pages_verified=0,
+        pages_decoded=0,
+        notes=(_UNCHECKED if contents is None else _CLEAR_ONLY,),
+    )
+
+
+async def recover_ciphertext(
+    sources: Sequence[DamagedObject],
+    target: Target,
+    options: RecoverOptions,
+    progress: Progress | None,
+    missing: KeyMissingError,
+) -> Report:
+    """Copy an encrypted file of which keys are missing, up to its newest footer before which no page is damaged.
+
+    With the footer key the row groups behind that footer are kept, too.
+
+    Raises:
+        KeyMissingError: There are several copies, or no records, or there is no key for the footer.
+        NothingToRecoverError: No such footer names rows.
+        RowsLostError: Something is cut off, and `on_damage` is "raise".
+    """
+    if len(sources) > 1:
+        raise missing
+    source, found, rebuilt = await _surveyed(sources[0])
+    findings, newest = (*rebuilt, *_findings(found)), found.newest
+    continued = await continued_footer(source, found, options)
+    if newest is None or (newest.kind == RecordKind.ANCHOR and continued is None):
+        hint = f"{_PASS_KEYS}: with them row groups are recovered that no checkpoint names"
+        raise _nothing(source, findings, _lost(found, 0), hint)
+    return await _cut(source, found, newest, continued, findings, target, options, progress)
+
+
+async def _cut(
+    source: DamagedObject,
+    found: Ciphertext,
+    newest: RecordHeader,
+    continued: Continued | None,
+    findings: Sequence[Finding],
+    target: Target,
+    options: RecoverOptions,
+    progress: Progress | None,
+) -> Report:
+    """Copy the bytes up to the end of a footer, or of a row group with a new footer behind it."""
+    end = newest.end if continued is None else continued.end
+    lost = _lost(found, end)
+    if options.on_damage == OnDamage.RAISE:
+        _refuse(lost, source.url)
+    outcome = _outcome_of(lost, findings)
+    if options.only_damaged and outcome is Outcome.CIPHERTEXT_WHOLE:
+        return _recovered(source, outcome, findings, Kept(None, None, 0, 0))
+    await _prepare(target, options)
+    async with beginning_of(source, target, end, progress) as sink:
+        if continued is not None:
+            await sink.write(continued.record)
+    kept = Kept(target.url, None, end, None if lost else 0, lost)
+    report = _recovered(source, outcome, findings, kept, found.count_row_groups(end))
+    return report if continued is None else _with_rows(report, kept, continued)
+
+
+def _outcome_of(lost: Sequence[LostRegion], findings: Sequence[Finding]) -> Outcome:
+    if lost:
+        return Outcome.PARTIAL
+    return Outcome.RECOVERED if findings else Outcome.CIPHERTEXT_WHOLE
+
+
+def _with_rows(report: Report, kept: Kept, continued: Continued) -> Report:
+    """The report with the rows that the footer key tells."""
+    kept = replace(kept, num_rows=continued.num_rows)
+    return replace(report, num_rows=continued.num_rows, num_row_groups=continued.num_row_groups, kept=kept)
+
+
+def _refuse(lost: Sequence[LostRegion], url: str) -> None:
+    if lost:
+        message = "rows behind the newest whole checkpoint would be lost, and on_damage is 'raise'; nothing was written"
+        raise RowsLostError(message, where=Where(key=url), hint=f"{_PASS_KEYS} to keep them")
+
+
+async def _prepare(target: Target, options: RecoverOptions) -> None:
+    if options.only_damaged:
+        await check_free(target)
+    await make_folder(target)
+
+
+async def _surveyed(source: DamagedObject) -> tuple[DamagedObject, Ciphertext, list[Finding]]:
+    """What is whole of a file, and its bytes, rebuilt from parity as far as that is possible."""
+    found = await source.drive(survey_ciphertext(source.info.size, source.file_id))
+    if found.file_id is None:
+        if not await _ends_in_footer(source) and await _footer_in_clear(source) is None:
+            finding = Finding(Damage.TORN, _NO_END, Where(offset=found.size))
+            raise _nothing(source, [finding], (), "a whole copy of the file is needed")
+        raise KeyMissingError(_UNCHECKED, where=Where(key=source.url), hint=_PASS_KEYS)
+    if found.is_whole or (healed := await _rebuilt(source)) is None:
+        return source, found, []
+    source, message = healed
+    found = await source.drive(survey_ciphertext(source.info.size, source.file_id))
+    return source, found, [Finding(Damage.CORRUPT, message, costs_rows=False)]
+
+
+def _nothing(
+    source: DamagedObject, findings: Sequence[Finding], lost: tuple[LostRegion, ...], hint: str
+) -> NothingToRecoverError:
+    report = _recovered(source, Outcome.NOTHING, findings, Kept(None, None, 0, None, lost))
+    reason = findings[0].message if findings else "no checkpoint is in it"
+    message = f"nothing to recover without keys: {reason}"
+    return NothingToRecoverError(message, report=report, where=Where(key=source.url), hint=hint)
+
+
+async def _ends_in_footer(source: DamagedObject) -> bool:
+    """Whether the last bytes are those of an encrypted footer."""
+    size = source.info.size
+    last = bytes(await source.read(ByteRange(max(size - TAIL_SIZE, 0), size)))
+    start = size - TAIL_SIZE - int.from_bytes(last[:4], "little")
+    if size < MIN_FILE_SIZE or not last.endswith(ENCRYPTED_MAGIC) or start < len(ENCRYPTED_MAGIC):
+        return False
+    try:
+        parse_sealed_footer(await source.read(ByteRange(start, size)), start, None)
+    except FormatError:
+        return False
+    return True
+
+
+async def _rebuilt(source: DamagedObject) -> tuple[DamagedObject, str] | None:
+    """The object as its parity has it, and what that has rebuilt; None where there is none that helps."""
+    view = await HealedStore.find(source.store, source.info, thorough=True)
+    if view is None or not await view.rebuild():
+        return None
+    damaged = view.file.num_damaged
+    message = f"damaged blocks: {damaged:,}, of which {damaged - view.file.num_not_rebuilt:,} are rebuilt from parity"
+    return await source.rebuilt_by(view), message
+
+
+def _lost(found: Ciphertext, end: int) -> tuple[LostRegion, ...]:
+    if end == found.size and found.is_finished:
+        return ()
+    reason = "it lies behind the newest whole checkpoint, and no key was given"
+    if end == found.size:
+        reason = "the end of the file is missing: how many rows followed is not known"
+    return (LostRegion(end, found.size, None, Damage.TORN, reason),)
+
+
+def _recovered(
+    source: DamagedObject, outcome: Outcome, findings: Sequence[Finding], kept: Kept, num_row_groups: int = 0
+) -> Report:
+    return Report(
+        verb="recover",
+        url=source.url,
+        outcome=outcome,
+        num_rows=None,
+        num_row_groups=num_row_groups,
+        size=source.info.size,
+        findings=tuple(findings),
+        next=() if kept.output is None else (command("check", kept.output),),
+        kept=kept,
+        notes=(_WHOLE if outcome is Outcome.CIPHERTEXT_WHOLE else _MORE,),
+    )

@@ -1,0 +1,195 @@
+"""`recover` and `check` of damaged encrypted files with their keys."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from encrypted_files import FOOTER_KEY, KEYS, MODES, rows_of, sealed_file
+from sampled import either
+
+import resilient_pq as rpq
+from resilient_pq.format.resilience_records import BytesBehind, RecordKind
+from resilient_pq.recovery.evidence.records.record_scan import scan_headers
+
+
+@pytest.fixture(scope="module", params=MODES)
+def sealed(request: pytest.FixtureRequest) -> bytes:
+    return sealed_file(rows_of(300), mode=request.param)
+
+
+async def read(path: Path, **options: object) -> pa.Table:
+    async with rpq.open(path, keys=KEYS, require_complete=False, **options) as file:
+        return pa.table(await file.read())
+
+
+async def test_a_whole_file_is_sound_with_its_keys(sealed: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    path.write_bytes(sealed)
+    report = await rpq.check(path, keys=KEYS)
+    assert (report.outcome, report.num_rows, report.findings) == ("sound", 300, ())
+
+
+@pytest.mark.parametrize("step", either([307], [5], 3000))
+async def test_all_rows_up_to_a_cut_come_back(sealed: bytes, tmp_path: Path, step: int) -> None:
+    path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    for size in range(700, len(sealed), step):
+        path.write_bytes(sealed[:size])
+        saved.unlink(missing_ok=True)
+        try:
+            report = await rpq.recover(path, saved, keys=KEYS)
+        except rpq.NothingToRecoverError:
+            continue
+        found = await read(saved)
+        assert found.equals(rows_of(300).slice(0, len(found))), size
+        assert report.num_rows == len(found)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("step", either([401], [7], 3000))
+async def test_of_a_file_with_a_changed_byte_no_more_than_its_page_is_lost(
+    sealed: bytes, tmp_path: Path, step: int
+) -> None:
+    path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    expected = rows_of(300).to_pylist()
+    for at in range(1, len(sealed), step):
+        path.write_bytes(flipped(sealed, at))
+        saved.unlink(missing_ok=True)
+        report = await rpq.check(path, keys=KEYS)
+        assert report.outcome == "damaged", at
+        recovery = await rpq.recover(path, saved, keys=KEYS)
+        found = (await read(saved)).to_pylist()
+        assert len(found) in (200, 300), at
+        assert found == [row for row in expected if row in found], at
+        assert recovery.num_rows == report.num_rows == len(found), at
+
+
+@pytest.mark.parametrize("step", either([97], [7], 3000))
+async def test_reading_a_changed_byte_is_an_error_or_changes_nothing(sealed: bytes, tmp_path: Path, step: int) -> None:
+    path, num_alike = tmp_path / "day.parquet", 0
+    for at in range(0, len(sealed), step):
+        path.write_bytes(flipped(sealed, at))
+        try:
+            found = await read(path)
+        except rpq.FormatError:  # which has ChecksumError and AuthenticationError below it
+            continue
+        num_alike += 1
+        assert found.equals(rows_of(300)), at
+    assert num_alike * step < len(sealed)
+
+
+def chunks_of(data: bytes) -> list[tuple[int, int, int]]:
+    """For each column chunk of a file where its record begins, where its pages begin, and where they end."""
+    found = []
+    for at, header in scan_headers(data, 0):
+        if header.kind == RecordKind.CHUNK:
+            size = BytesBehind.unpack(data[header.payload_offset : header.end]).size
+            found.append((at, header.end, header.end + size))
+    return found
+
+
+def exchanged(data: bytes, one: tuple[int, int], other: tuple[int, int]) -> bytes:
+    first, last = data[one[0] : one[1]], data[other[0] : other[1]]
+    return data[: one[0]] + last + data[one[1] : other[0]] + first + data[other[1] :]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_chunks_that_were_exchanged_with_their_records_are_put_back(tmp_path: Path, mode: str) -> None:
+    data, path, saved = sealed_file(rows_of(300), mode=mode), tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    chunks = chunks_of(data)
+    path.write_bytes(exchanged(data, chunks[0][::2], chunks[2][::2]))
+    with pytest.raises(rpq.FormatError):
+        await read(path)
+    report = await rpq.recover(path, saved, keys=KEYS)
+    assert (await read(saved)).equals(rows_of(300))
+    assert report.outcome == "recovered"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_pages_that_were_exchanged_are_put_back_by_their_tags(tmp_path: Path, mode: str) -> None:
+    table = pa.table({"number": pa.array(range(900), pa.int64()), "word": ["a"] * 900})
+    data = sealed_file(table, mode=mode, encodings={"number": "plain"}, compression=None)
+    path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    numbers = [place[1:] for place in chunks_of(data)[::2]]
+    pairs = combinations(numbers, 2)  # the CRC32 in a header has 4 or 5 bytes
+    one, other = next(pair for pair in pairs if pair[0][1] - pair[0][0] == pair[1][1] - pair[1][0])
+    path.write_bytes(exchanged(data, one, other))
+    with pytest.raises((rpq.ChecksumError, rpq.AuthenticationError)):
+        await read(path)
+    report = await rpq.recover(path, saved, keys=KEYS)
+    assert (await read(saved)).equals(table)
+    assert report.outcome == "recovered"
+    assert any("place of another page" in finding.message for finding in report.findings)
+
+
+@pytest.mark.parametrize("mode", ["columns", "plaintext footer"])
+async def test_the_footer_key_alone_keeps_row_groups_behind_the_newest_checkpoint(tmp_path: Path, mode: str) -> None:
+    data = sealed_file(rows_of(500), mode=mode)
+    path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    ends = [header.end for _, header in scan_headers(data, 0) if header.kind == RecordKind.ROW_GROUP]
+    for count, end in list(enumerate(ends, start=1))[2:]:
+        path.write_bytes(data[: end + 50])
+        report = await rpq.recover(path, saved, keys=FOOTER_KEY, overwrite=True)
+        assert (report.outcome, report.num_rows, report.num_row_groups) == ("partial", 100 * count, count)
+        assert saved.read_bytes().startswith(data[:end])
+        assert (await read(saved)).equals(rows_of(100 * count))
+        report = await rpq.check(saved, keys=KEYS)
+        assert (report.outcome, report.num_rows) == ("incomplete", 100 * count)
+        assert (await rpq.check(saved)).outcome == "ciphertext whole"
+
+
+async def test_a_check_with_the_footer_key_alone_names_the_columns_without_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    path.write_bytes(sealed_file(rows_of(300), mode="columns"))
+    report = await rpq.check(path, keys=FOOTER_KEY)
+    assert report.outcome == "ciphertext whole"
+    assert "word" in report.notes[-1]
+
+
+async def test_damaged_pages_are_left_out_or_null_where_the_reader_asks_for_it(sealed: bytes, tmp_path: Path) -> None:
+    path, lost = tmp_path / "day.parquet", []
+    path.write_bytes(flipped(sealed, chunks_of(sealed)[3][2] - 20))
+    with pytest.raises((rpq.ChecksumError, rpq.AuthenticationError)):
+        await read(path)
+    dropped = await read(path, on_damage="drop", on_lost=lost.append)
+    assert dropped.equals(pa.concat_tables([rows_of(300)[:100], rows_of(300)[200:]]))
+    assert sum(region.num_rows for region in lost) == 100
+    nulled = await read(path, on_damage="null")
+    assert nulled["number"].equals(rows_of(300)["number"])
+    assert nulled["word"][100:200].null_count == 100
+
+
+async def test_a_torn_file_is_read_as_far_as_it_goes_where_the_reader_asks_for_it(
+    sealed: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "day.parquet"
+    path.write_bytes(sealed[:-100])
+    with pytest.raises(rpq.FormatError):
+        await read(path)
+    with pytest.warns(rpq.IncompleteFileWarning):
+        assert (await read(path, on_damage="drop")).equals(rows_of(300))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_damaged_bytes_are_rebuilt_by_parity_beneath_the_encryption(tmp_path: Path, mode: str) -> None:
+    data, path = sealed_file(rows_of(300), mode=mode, parity=0.2), tmp_path / "day.parquet"
+    for at in (chunks_of(data)[2][1] + 40, len(data) - 30):
+        path.write_bytes(flipped(data, at))
+        with pytest.warns(rpq.HealedFileWarning):
+            assert (await read(path)).equals(rows_of(300))
+        with pytest.raises(rpq.FormatError):
+            await read(path, heal=False)
+        for keys in (None, KEYS):
+            checked = await rpq.check(path, keys=keys)
+            assert checked.outcome == "damaged"
+            assert checked.blocks_repairable == checked.blocks_damaged == 1
+            report = await rpq.recover(path, tmp_path / "saved.parquet", keys=keys, overwrite=True)
+            assert (tmp_path / "saved.parquet").read_bytes() == data
+            assert report.outcome == "recovered"
+        await rpq.repair(path, tmp_path / "repaired.parquet", overwrite=True)
+        assert (tmp_path / "repaired.parquet").read_bytes() == data
