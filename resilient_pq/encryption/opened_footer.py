@@ -95,7 +95,7 @@ class OpenedFooter:
             asked = await all_or_none(keys.key_of(about, path) for path, about in own.items())
             given = dict(zip(own, asked, strict=True))
             cipher.take_column_keys(given)
-            encryption = encryption_of(sealed, cipher, footer_key, given, own, metadata.row_groups)
+            encryption = encryption_of(sealed, cipher, footer_key, given, own, metadata.row_groups, keys.portable)
         missing = {path: about for path, about in own.items() if given[path] is None}
         return cls(tail, sealed, metadata, cipher, encryption, missing)
 
