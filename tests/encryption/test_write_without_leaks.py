@@ -105,7 +105,7 @@ async def test_nothing_that_is_sent_to_s3_tells_anything(
             await writer.write(planted().slice(300, 100))
         stored = {name: s3.read(name) for name in s3.object_names()}
     sent = [each for each in proxy.requests if each.method in ("PUT", "POST")]
-    assert all(len(each.body) == each.size for each in sent) and len(records(stored["a.parquet"])) > 20
+    assert all(len(each.body) == each.size for each in sent) and len(records(stored["a.parquet"])) >= 20
     assert sum("rpq-epoch" in each.target for each in sent) > 1
     assert sum("partNumber" in each.target for each in sent) > 2
     for each in proxy.requests:
