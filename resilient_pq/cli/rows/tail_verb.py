@@ -82,7 +82,7 @@ def tail(
         how: dict[str, Any] = {
             "follow": options,
             "storage_options": output.reached.options,
-            **output.reached.keys.opening,
+            **output.reached.keys.reading,
         }
         async with rpq.open_many(url, **how) if names_many(url) else rpq.open(url, **how) as source:
             files = source.files if isinstance(source, rpq.Dataset) else [source]
