@@ -230,3 +230,23 @@ async def test_what_was_recovered_has_no_plaintext_and_another_identity(tmp_path
 def crypto_metadata(data: bytes) -> FileCryptoMetaData:
     length = int.from_bytes(data[-8:-4], "little")
     return compact_protocol.decode(FileCryptoMetaData, data[-8 - length :])[0]
+
+
+async def test_records_show_that_a_key_is_right_which_a_damaged_footer_does_not_prove(
+    sealed: bytes, tmp_path: Path
+) -> None:
+    """Noise over the end of the final record and the beginning of the footer."""
+    path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    final = max(header.offset for _, header in scan_headers(sealed, 0))
+    path.write_bytes(sealed[: final + 60] + bytes(range(7, 87)) + sealed[final + 140 :])
+    assert (await rpq.recover(path, saved, keys=KEYS)).num_rows == 300
+    assert (await read(saved)).equals(rows_of(300))
+    with pytest.raises(rpq.WrongKeyError):
+        await rpq.recover(path, saved, keys=b"another key 16 b", overwrite=True)
+
+
+async def test_a_damaged_index_hinders_only_who_needs_it(sealed: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    span = next(header for _, header in scan_headers(sealed, 0) if header.kind == RecordKind.SPAN)
+    path.write_bytes(flipped(sealed, span.end + 30))
+    assert (await read(path)).equals(rows_of(300))

@@ -16,6 +16,7 @@ from resilient_pq.errors import (
     TornFileError,
     UnsupportedError,
     Where,
+    WrongKeyError,
 )
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import TAIL_BYTES, DamagedObject
@@ -51,15 +52,15 @@ async def decrypted(
     """
     found = DecryptionKeys.of(keys, (source.store, source.key))
     again = partial(decrypted, keys=keys, aad_prefix=aad_prefix)
-    failure: FormatError | None = None
+    failure: FormatError | WrongKeyError | None = None
     if not by_records and source.file_id is None:
         try:
             view = await DecryptedStore.open(
                 source.store, source.key, found, aad_prefix=aad_prefix, tail_bytes=TAIL_BYTES, shows_damage=True
             )
             return await source.decrypted(view, again)
-        except FormatError as error:
-            failure = error
+        except (FormatError, WrongKeyError) as error:
+            failure = error  # which is the footer's alone where its records open
     source = await _put_back(source)
     if (scanned := await scanned_view(source, found, aad_prefix)) is not None:
         return await source.decrypted(scanned, again)
