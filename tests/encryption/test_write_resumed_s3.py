@@ -111,9 +111,9 @@ async def test_after_every_request(
     moto: Any, table: pa.Table, pyarrow_reader: Any, tmp_path: Path, plaintext_footer: bool
 ) -> None:
     given = encryption(pyarrow_reader, plaintext_footer=plaintext_footer)
-    for crashes in ([(n,) for n in range(2, 40)], [(8, n) for n in range(1, 40)]):
+    for crashes in ([(n,) for n in range(1, 16)], [(8, n) for n in range(1, 16)]):
         done = [await check_crashes(moto, table, pyarrow_reader, tmp_path / NAME, each, given) for each in crashes]
-        assert sum(done) > 8 and not done[-1]
+        assert sum(done) >= 8 and not done[-1]
 
 
 @pytest.mark.thorough
