@@ -83,7 +83,7 @@ async def test_no_byte_that_is_stored_tells_anything(
     assert not leaks((shown + logged).encode(), names=True)
 
 
-@pytest.mark.parametrize("plaintext_footer", [False, True])
+@pytest.mark.parametrize("plaintext_footer", [False, pytest.param(True, marks=pytest.mark.thorough)])
 async def test_nothing_that_is_sent_to_s3_tells_anything(
     plaintext_footer: bool, moto_server: Any, empty_bucket: Any, http_proxy: Any
 ) -> None:
