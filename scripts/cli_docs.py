@@ -8,34 +8,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-from resilient_pq.cli.main import run
+from resilient_pq.cli.main import VERBS, run
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
-VERBS = (
-    "write",
-    "resume",
-    "convert",
-    "cat",
-    "head",
-    "schema",
-    "count",
-    "stats",
-    "diff",
-    "inspect",
-    "check",
-    "recover",
-    "seal",
-    "protect",
-    "repair",
-    "scrub",
-    "metadata",
-    "uploads",
-    "uploads list",
-    "uploads complete",
-    "uploads show",
-    "uploads abort",
-    "demo",
-)
 HEAD = """# The command line
 
 `rpq` writes results to stdout, progress and hints to stderr. It never asks a question, and never changes the file it
@@ -74,7 +49,9 @@ def help_of(*verb: str) -> str:
 
 def page() -> str:
     """The whole page."""
-    names = ["rpq", *(f"rpq {verb}" for verb in VERBS)]
+    # A group of verbs stands before its first verb.
+    verbs = dict.fromkeys(name for verb in VERBS for name in (*verb.split()[:-1], verb))
+    names = ["rpq", *(f"rpq {verb}" for verb in verbs)]
     texts = [help_of(*name.split()[1:]) for name in names]
     sections = [f"\n## {name}\n\n```text\n{text}\n```\n" for name, text in zip(names, texts, strict=True)]
     return "".join([HEAD, *sections])

@@ -58,6 +58,7 @@ class CheckSelection:
 async def check_selected(output: Output, urls: Sequence[str], selection: CheckSelection, options: ManyOptions) -> int:
     """Check all files, and print or move those that are not sound."""
     selection.check(output, options)
+    output.reached.keys.refuse_many()
     damaged: list[str] = []
 
     def look(result: rpq.FileResult) -> None:

@@ -105,6 +105,7 @@ async def _check(output: Output, url: str, selection: CheckSelection) -> int:
                 require_checksums=selection.require_checksums,
                 deep=selection.deep,
                 storage_options=output.reached.options,
+                **output.reached.keys.opening,
                 progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
             )
     if url == STDIN:  # which is read already
@@ -120,6 +121,7 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions, sel
         nonlocal more_to_be_had  # of what a recovery made there is not
         more_to_be_had |= result.report is not None and bool(result.report.next)
 
+    output.reached.keys.refuse_many()
     async with many.open_worker(options, output.reached) as worker:
         with output.progress("checking") as meter:
             named = [worker.named(url) for url in urls]

@@ -19,11 +19,20 @@ from resilient_pq.cli.key_command import printed_by
 from resilient_pq.errors import OptionError
 from resilient_pq.format.crypto.modules import checked_key
 
-#: The verbs that take keys, and those of them that write encrypted files.
-WITH_KEYS: Final = frozenset(
-    {"cat", "head", "tail", "schema", "count", "stats", "diff", "inspect", "write", "resume", "convert"}
-)
+#: The verbs that write encrypted files, and all that take keys.
 ENCRYPTING: Final = frozenset({"write", "resume", "convert"})
+WITH_KEYS: Final = ENCRYPTING | {
+    "cat",
+    "head",
+    "tail",
+    "schema",
+    "count",
+    "stats",
+    "diff",
+    "inspect",
+    "check",
+    "recover",
+}
 
 
 def _option(kind: Any, flag: str, metavar: str | None, text: str) -> tuple[Any, Any]:
@@ -48,6 +57,12 @@ OPENING: Final = {
         " RPQ_KEY_METADATA. An exit status other than 0 says that there is no such key.",
     ),
     "aad_prefix": _option(str | None, "--aad-prefix", "TEXT", "The AAD prefix of encrypted files."),
+    "allow_incomplete": _option(
+        bool,
+        "--allow-incomplete",
+        None,
+        "Read encrypted files that are not complete, too: what they lack may have been cut off on purpose.",
+    ),
 }
 SEALING: Final = {
     "encrypt": _option(
@@ -85,6 +100,7 @@ class GivenKeys:
 
     Attributes:
         opening: The arguments `keys` and `aad_prefix` of `open` and its like, where they were given.
+        reading: The same, and `require_complete`.
         arguments: The same for another command.
         left_out: What another command needs besides.
         note: What is wrong with the file of keys.
@@ -92,6 +108,7 @@ class GivenKeys:
     """
 
     opening: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     arguments: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     note: str | None = None
@@ -101,6 +118,11 @@ class GivenKeys:
     def reopening(self) -> Mapping[str, Any]:
         """The arguments by which a file that was written is opened."""
         return {} if self.sealing is None else self.opening
+
+    def refuse_many(self) -> None:
+        """Refuse keys where many files are examined at once."""
+        if self.opening:
+            raise OptionError("keys are taken for one file", hint="name the encrypted files one by one")
 
     async def writing(self) -> dict[str, Any]:
         """The argument `encryption` of `create` and its like, where a file is to be encrypted."""
@@ -134,6 +156,7 @@ def given_keys(
     keys: str | None,
     key_command: str | None,
     aad_prefix: str | None,
+    allow_incomplete: bool,
     encrypt: str | None = None,
     encrypt_column: Sequence[str] | None = None,
     plaintext_columns: str | None = None,
@@ -153,16 +176,28 @@ def given_keys(
         opening["aad_prefix"] = aad_prefix.encode("utf-8", "surrogateescape")
         arguments += ["--aad-prefix", aad_prefix]
     left_out = () if key_command is None else ("--key-command ...",)  # there may be a password in it
-    sealing = None
-    if encrypt is not None:
-        plain = [] if plaintext_columns is None else plaintext_columns.split(",")
-        rest = {"plaintext_columns": plain, "plaintext_footer": plaintext_footer}
-        sealing = encrypt, _columns(encrypt_column or ()), rest
-        if "keys" not in opening:
-            raise typer.BadParameter("the key comes from --keys or --key-command", param_hint="--encrypt")
-    elif encrypt_column or plaintext_columns or plaintext_footer:
-        raise typer.BadParameter("name the key of the footer, and of all other columns", param_hint="--encrypt")
-    return GivenKeys(opening, tuple(arguments), left_out, None if keys is None else _permissions(keys), sealing)
+    sealing = _sealing("keys" in opening, encrypt, encrypt_column or (), plaintext_columns, plaintext_footer)
+    reading = {**opening, "require_complete": False} if allow_incomplete else opening
+    return GivenKeys(
+        opening, reading, tuple(arguments), left_out, None if keys is None else _permissions(keys), sealing
+    )
+
+
+def _sealing(
+    has_keys: bool,
+    encrypt: str | None,
+    encrypt_column: Sequence[str],
+    plaintext_columns: str | None,
+    plaintext_footer: bool,
+) -> tuple[str, Mapping[str, str], Mapping[str, Any]] | None:
+    if encrypt is None:
+        if encrypt_column or plaintext_columns or plaintext_footer:
+            raise typer.BadParameter("name the key of the footer, and of all other columns", param_hint="--encrypt")
+        return None
+    if not has_keys:
+        raise typer.BadParameter("the key comes from --keys or --key-command", param_hint="--encrypt")
+    plain = [] if plaintext_columns is None else plaintext_columns.split(",")
+    return encrypt, _columns(encrypt_column), {"plaintext_columns": plain, "plaintext_footer": plaintext_footer}
 
 
 def key_of_text(text: str) -> bytes:

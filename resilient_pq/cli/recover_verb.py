@@ -189,6 +189,7 @@ def _is_same_file(one: str, other: str) -> bool:
 
 async def _recover_many(output: Output, src: str, dst: str, several: ManyOptions, options: Mapping[str, Any]) -> int:
     reached, sibling = output.reached, options["schema_from"]
+    reached.keys.refuse_many()
     async with many.open_worker(several, reached, dst=dst) as worker:
         with output.progress("recovering") as meter:
             results = rpq.recover_many(
@@ -219,6 +220,7 @@ async def _recover(
                 dst,
                 **options,
                 storage_options=output.reached.options,
+                **output.reached.keys.opening,
                 progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
             )
     except rpq.NothingToRecoverError as error:

@@ -10,6 +10,7 @@ contradicts it, and as it is not known which page it was, all pages are lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -34,7 +35,8 @@ def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], qu
     """Refuse a page, whose CRC32 holds, with a header that contradicts its body."""
     encoded = compact_protocol.encode(page.header)
     if len(encoded) < len(page.header_bytes):
-        encoded = padded(encoded, len(page.header_bytes))  # that of an encrypted page, in its place
+        with suppress(FormatError):  # there is no room for the field that fills the place of an encrypted page
+            encoded = padded(encoded, len(page.header_bytes))
     if encoded != bytes(page.header_bytes):
         raise FormatError("its header has other bytes than what it says would have")
     try:

@@ -224,7 +224,10 @@ async def _complete(folder: DatasetFolder, unfinished: Unfinished, lease: Lease 
             return await _complete_local(store, key, folder.encryption)
         assert isinstance(store, MultipartStore) and unfinished.upload_id is not None
         if folder.encryption is not None:
-            raise UnsupportedError("an upload of an encrypted file was left, and cannot be completed here yet")
+            raise UnsupportedError(
+                "the upload of an encrypted file was left open, and a data set does not complete it",
+                hint="complete the file: open it with rpq.resume and the same encryption=, close it, and resume again",
+            )
         async with told_of_loss(lease):
             return await completed_upload(store, key, unfinished.upload_id) is not None
 

@@ -1,1 +1,1 @@
-"""Encrypted files: the keys that open them, and where these come from (docs/encryption.md)."""
+"""Encrypted files: the keys that open them, and where these come from (docs/guides/encryption.md)."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-import numpy as np
-
-from resilient_pq import memory_pool
+from resilient_pq.encryption.decrypted_object import DecryptedObject
 from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.held_chunks import HeldChunks
 from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.encryption.opened_footer import OpenedFooter
-from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, regions_of
+from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, opened, regions_of
 from resilient_pq.errors import (
     FormatError,
     StoreError,
@@ -110,10 +108,10 @@ class DecryptedStore(SubstituteStore):
         found = await OpenedFooter.read(store, key, keys, aad_prefix=aad_prefix, tail_bytes=tail_bytes)
         with located(Where(key=store.url_of(key))):
             encryption = found.encryption
-            opened = await off_loop(found.num_chunks, found.open_chunks)
+            chunks = await off_loop(found.num_chunks, found.open_chunks)
             regions: list[PlainRegion] = [*found.around()]
             size = regions[-1].end
-            for region in (region for chunk in opened for region in regions_of(chunk)):
+            for region in (region for chunk in chunks for region in regions_of(chunk)):
                 if isinstance(region, SealedChunk):
                     region.with_crc = shows_damage
                 regions.append(region)
@@ -123,6 +121,32 @@ class DecryptedStore(SubstituteStore):
         view.state = footer.key_values(found.metadata.key_value_metadata).get(footer.STATE_KEY)
         view.missing_keys = found.missing_keys
         return view
+
+    @property
+    def opener(self) -> Callable[[ObjectInfo], DecryptedObject] | None:
+        """What opens the object for a thread, where the store can be read so."""
+        open_stored = self._store.opener
+        loop = asyncio._get_running_loop()
+        if open_stored is None or loop is None or self._shows_damage:
+            return None
+        return lambda _: DecryptedObject(self, open_stored(self._info), loop)
+
+    def at_hand(self, start: int, end: int) -> tuple[list[PlainRegion], int, int] | None:
+        """The regions in a range, and where what is stored for them lies; None where more has to be read first."""
+        touched = self._touched(start, end)
+        for region in touched:
+            if (
+                isinstance(region, SealedChunk)
+                and region.pages is None
+                and not start <= region.start < region.end <= end
+            ):
+                return None
+        low, high = min([start, *_starts(touched, start)]), max([end, *_ends(touched, end)])
+        return (touched, low, high) if high <= self._info.size else None
+
+    def read(self, start: int, end: int) -> Coroutine[Any, Any, memoryview]:
+        """The bytes of a range in the clear, through parity too."""
+        return self._read(self._info.key, start, end)
 
     @property
     def chunks(self) -> list[SealedChunk]:
@@ -236,12 +260,16 @@ class DecryptedStore(SubstituteStore):
     async def _opened_of(
         self, data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int
     ) -> memoryview:
-        found = await off_loop(len(data) // _PIECE, _opened, data, base, touched, start, end)
+        found = await off_loop(len(data) // _PIECE, opened, data, base, touched, start, end)
+        self.warn_of_unverified(touched)
+        return found
+
+    def warn_of_unverified(self, touched: Sequence[PlainRegion]) -> None:
+        """Warn, once, where nothing verifies pages that were read."""
         if not self._warned and any(_is_unverified(region) for region in touched):
             self._warned = True
             text = f"{self.url_of(self._info.key)} has pages that nothing verifies: AES_GCM_CTR_V1 without page CRC32"
             warnings.warn(text, UnverifiedPagesWarning, stacklevel=2)
-        return found
 
     def _touched(self, start: int, end: int) -> list[PlainRegion]:
         first = bisect_right(self._regions, start, key=lambda region: region.end)
@@ -308,19 +336,6 @@ class DecryptedStore(SubstituteStore):
 
 def _is_unverified(region: PlainRegion) -> bool:
     return isinstance(region, SealedChunk) and region.opener.cipher.num_unverified > 0
-
-
-def _opened(data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int) -> memoryview:
-    """The bytes from `start` to `end` in the clear."""
-    out, at = memory_pool.empty((end - start,), np.uint8).data, start
-    for region in touched:
-        if region.start > at:
-            out[at - start : region.start - start] = data[at - base : region.start - base]
-        region.read(data, base, out, start)
-        at = max(at, region.end)
-    if at < end:
-        out[at - start :] = data[at - base : end - base]
-    return out.toreadonly()
 
 
 def _starts(touched: Sequence[PlainRegion], start: int) -> list[int]:

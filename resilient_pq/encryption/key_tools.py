@@ -148,23 +148,7 @@ class KeyTools:
 
     def keys_of(self, place: FilePlace | None) -> Callable[[bytes], Awaitable[bytes]]:
         """A function that gives the keys of the file at a place, by their key metadata; `open` asks it."""
-        turn, beside = asyncio.Lock(), dict[str, KeyMaterial]()
-
-        async def key_of(key_metadata: bytes) -> bytes:
-            material = parse_key_metadata(key_metadata)
-            if isinstance(material, KeyMaterial):
-                return await self.unwrapped(material)
-            if place is None:
-                raise FormatError("the key material lies beside the file, and it is not known where that is")
-            async with turn:  # which is read once
-                if not beside:
-                    beside.update(await read_materials(*place))
-            if material not in beside:
-                where = Where(key=place[0].url_of(material_key(*place)))
-                raise FormatError(f"the file of key material has nothing called {material[:40]!r}", where=where)
-            return await self.unwrapped(beside[material])
-
-        return key_of
+        return _FileKeys(self, place)
 
     async def wrapped(self, key: bytes, master_key_id: str, *, is_footer: bool) -> KeyMaterial:
         """The material of a data key, wrapped by a master key or by a KEK of it."""
@@ -228,6 +212,34 @@ class KeyTools:
             return checked_key(key)
         except OptionError as error:
             raise OptionError(f"unwrap_key of the KMS gave no key: {error.message}") from None
+
+
+class _FileKeys:
+    """The keys of one file; `portable` has the material that lies beside it as key metadata, by those of the file."""
+
+    def __init__(self, tools: KeyTools, place: FilePlace | None) -> None:
+        self.portable: dict[bytes, bytes] = {}
+        self._tools, self._place = tools, place
+        self._turn = asyncio.Lock()
+        self._beside: dict[str, KeyMaterial] | None = None
+
+    async def __call__(self, key_metadata: bytes) -> bytes:
+        material = parse_key_metadata(key_metadata)
+        if not isinstance(material, KeyMaterial):
+            material = await self._material_called(material)
+            self.portable[key_metadata] = material.to_json(internal=True).encode()
+        return await self._tools.unwrapped(material)
+
+    async def _material_called(self, name: str) -> KeyMaterial:
+        if self._place is None:
+            raise FormatError("the key material lies beside the file, and it is not known where that is")
+        async with self._turn:
+            if self._beside is None:
+                self._beside = await read_materials(*self._place)
+        if name not in self._beside:
+            where = Where(key=self._place[0].url_of(material_key(*self._place)))
+            raise FormatError(f"the file of key material has nothing called {name[:40]!r}", where=where)
+        return self._beside[name]
 
 
 @dataclass(frozen=True, slots=True)

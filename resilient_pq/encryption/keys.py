@@ -52,6 +52,7 @@ class DecryptionKeys:
         self._turns: defaultdict[tuple[bytes, str | None], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._few = asyncio.Semaphore(_AT_ONCE)
         self._by_column = True
+        self._portable: Mapping[bytes, bytes] = {}
 
     @classmethod
     def of(cls, keys: KeysArgument, place: FilePlace | None = None) -> DecryptionKeys:
@@ -70,6 +71,7 @@ class DecryptionKeys:
             raise OptionError(f"keys= is {type(keys).__name__}, which gives no keys", hint=hint)
         found = cls(lambda key_metadata, _: answer_of(function, key_metadata))
         found._by_column = False
+        found._portable = getattr(function, "portable", found._portable)
         return found
 
     def __repr__(self) -> str:
@@ -109,6 +111,10 @@ class DecryptionKeys:
             return checked_key(key)
         except OptionError as error:
             raise OptionError(f"the key {whose} cannot be used: {error.message}") from None
+
+    def portable(self, key_metadata: bytes | None) -> bytes | None:
+        """What a file elsewhere says of a key of this file, which was asked for before."""
+        return self._portable.get(key_metadata or b"", key_metadata)
 
     def missing(self, key_metadata: bytes | None, column: str | None) -> KeyMissingError:
         """The error for a key that `key_of` has not: it names the column, and what to pass."""

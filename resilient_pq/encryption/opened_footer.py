@@ -21,6 +21,7 @@ from resilient_pq.errors import (
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.crypto.modules import KeyCipher
+from resilient_pq.format.crypto.page_view import padded
 from resilient_pq.format.crypto.sealed_footer import (
     FOOTER_CHANGED,
     OpenedChunk,
@@ -94,7 +95,7 @@ class OpenedFooter:
             asked = await all_or_none(keys.key_of(about, path) for path, about in own.items())
             given = dict(zip(own, asked, strict=True))
             cipher.take_column_keys(given)
-            encryption = encryption_of(sealed, cipher, footer_key, given, own, metadata.row_groups)
+            encryption = encryption_of(sealed, cipher, footer_key, given, own, metadata.row_groups, keys.portable)
         missing = {path: about for path, about in own.items() if given[path] is None}
         return cls(tail, sealed, metadata, cipher, encryption, missing)
 
@@ -112,7 +113,8 @@ class OpenedFooter:
         metadata, sealed = self.metadata, self.sealed
         metadata.encryption_algorithm, metadata.footer_signing_key_metadata = sealed.algorithm.stored, None
         metadata.schema, metadata.row_groups = list(metadata.schema), list(metadata.row_groups)
-        framed = footer.frame(compact_protocol.encode(metadata))
+        encoded, space = compact_protocol.encode(metadata), len(sealed.payload) - footer.TAIL_SIZE
+        framed = footer.frame(padded(encoded, space) if len(encoded) + 2 <= space else encoded)
         yield Patch(0, len(footer.MAGIC), footer.MAGIC)
         record = sealed.record or _lost_record(sealed, metadata)
         if record is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from resilient_pq import memory_pool
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import AuthenticationError, ChecksumError, FormatError, Where, located
 from resilient_pq.format import compact_protocol
@@ -199,6 +202,19 @@ def put_bytes(content: bytes | bytearray | memoryview, at: int, out: memoryview,
     first, last = max(at, start), min(at + len(content), start + len(out))
     if first < last:
         out[first - start : last - start] = memoryview(content)[first - at : last - at]
+
+
+def opened(data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int) -> memoryview:
+    """The bytes from `start` to `end` in the clear."""
+    out, at = memory_pool.empty((end - start,), np.uint8).data, start
+    for region in touched:
+        if region.start > at:
+            out[at - start : region.start - start] = data[at - base : region.start - base]
+        region.read(data, base, out, start)
+        at = max(at, region.end)
+    if at < end:
+        out[at - start :] = data[at - base : end - base]
+    return out.toreadonly()
 
 
 def regions_of(opened: OpenedChunk) -> Iterator[PlainRegion]:

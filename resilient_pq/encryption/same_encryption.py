@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.format.crypto.file_cipher import AES_GCM, AES_GCM_CTR, FileCipher
@@ -17,6 +17,7 @@ def encryption_of(
     column_keys: Mapping[str, bytes | None],
     key_metadata: Mapping[str, bytes | None],
     row_groups: Iterable[RowGroup],
+    portable: Callable[[bytes | None], bytes | None],
 ) -> Encryption | None:
     """The same keys, key metadata and modes; None where the key of a column is not known.
 
@@ -27,8 +28,10 @@ def encryption_of(
         column_keys: The keys of columns with a key of their own, by dotted path.
         key_metadata: What the file says of these.
         row_groups: Those that are known, their columns not opened yet.
+        portable: Gives key metadata for a file elsewhere (`DecryptionKeys.portable`).
     """
     known = {path: key for path, key in column_keys.items() if key is not None}
+    said = {path: portable(about) for path, about in key_metadata.items()}
     if len(known) < len(column_keys):
         return None
     algorithm = sealed.algorithm
@@ -51,6 +54,6 @@ def encryption_of(
         algorithm=AES_GCM if algorithm.tagged_pages else AES_GCM_CTR,
         aad_prefix=prefix or None,
         store_aad_prefix=not algorithm.prefix_is_supplied,
-        footer_key_metadata=sealed.key_metadata,
-        column_key_metadata={path: about for path, about in key_metadata.items() if about is not None},
+        footer_key_metadata=portable(sealed.key_metadata),
+        column_key_metadata={path: about for path, about in said.items() if about is not None},
     )

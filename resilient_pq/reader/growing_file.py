@@ -209,7 +209,7 @@ class Watch:
             found = await self._look_at_unfinished(since)
         except NotFoundError:
             found = await self._look_at_complete(since, known)
-        if found is not None and known is not None and _file_id(found) != _file_id(known):
+        if found is not None and known is not None and not _is_same_file(found, known):
             raise ObjectChangedError(
                 "another file took the place of the one that was followed",
                 where=Where(key=self.store.url_of(found.info.key)),
@@ -278,6 +278,9 @@ class Watch:
         )
 
 
-def _file_id(seen: _Seen) -> bytes | None:
-    record = seen.contents.footer.record
-    return None if record is None else record.file_id
+def _is_same_file(found: _Seen, known: _Seen) -> bool:
+    """Whether both are one file; one without records, as other libraries write it, only as the same version."""
+    record, known_record = found.contents.footer.record, known.contents.footer.record
+    if record is None or known_record is None:
+        return found.info == known.info
+    return record.file_id == known_record.file_id

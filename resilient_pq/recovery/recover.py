@@ -193,7 +193,8 @@ async def _understood(
     if options.keys is not None:
         sources = [await opened(source, options) for source in sources]
     given = await known_schema(schema=options.schema, schema_from=options.schema_from, storage_options=storage_options)
-    return [await with_damaged_indexes(await reconstruct(source, given, siblings)) for source in sources]
+    known = [await reconstruct(source, given, siblings) for source in sources]
+    return known if options.keys is None else [await with_damaged_indexes(each) for each in known]
 
 
 async def salvage_if_sound(location: Location, dst: Location, options: RecoverOptions) -> Report | None:

@@ -154,7 +154,7 @@ class ConnectedDelta:
 
     def committed(self, sink: str, partitions: Collection[str]) -> Marks:
         """The marks of a sink in some partitions, in the version that was looked at."""
-        marks = {each: self._table.transaction_version(self._application(sink, each)) for each in partitions}
+        marks = {each: self._transaction(self._application(sink, each)) for each in partitions}
         return {partition: mark for partition, mark in marks.items() if mark is not None}
 
     def commit(self, sink: str, files: Sequence[TableFile]) -> None:
@@ -176,7 +176,7 @@ class ConnectedDelta:
         from deltalake.transaction import RemoveAction, Transaction  # noqa: PLC0415
 
         application = f"rpq/commit/{commit_id}"
-        if self._table.transaction_version(application) is not None:
+        if self._transaction(application) is not None:
             return
         wanted = {self._relative(location) for location in removed}
         with telling(self.name):
@@ -192,6 +192,12 @@ class ConnectedDelta:
         ]
         add = [self._add(file, data_change=not wanted) for file in added]
         self._commit([*remove, *add], [Transaction(application, 1)], {"rpq.commit": commit_id})
+
+    def _transaction(self, application: str) -> int | None:
+        """The version that an application has, for which the log is read."""
+        with telling(self.name):
+            version: int | None = self._table.transaction_version(application)
+        return version
 
     def _commit(self, actions: Sequence[Any], transactions: Sequence[Any], told: Mapping[str, str]) -> None:
         from deltalake.transaction import CommitProperties  # noqa: PLC0415

@@ -279,6 +279,34 @@ class TestWriting:
         assert b"London" not in dst.read_bytes()
         assert rpq_run("cat", dst, "--columns", "name", "--keys", three).out == '{"name": "Ada"}\n{"name": "Grace"}\n'
 
+    def test_what_is_not_complete_is_read_on_demand(self, rpq_run: Any, three: Path, tmp_path: Path) -> None:
+        dst = tmp_path / "staff.parquet"
+        with pytest.raises(ZeroDivisionError), rpq.create(dst, encryption=rpq.Encryption(KEY)) as writer:
+            writer.write({"x": [1, 2]})
+            writer.checkpoint()
+            raise ZeroDivisionError
+        options = (f"{dst}.partial", "--keys", three)
+        three.write_text(json.dumps({"footer": KEY.hex()}))
+        for verb in ("count", "cat", "head", "inspect"):
+            refused = rpq_run(verb, *options)
+            assert refused.code and "--allow-incomplete" in refused.err
+            assert rpq_run(verb, *options, "--allow-incomplete").code == 0
+
+    def test_a_torn_file_is_checked_and_recovered(self, rpq_run: Any, three: Path, tmp_path: Path) -> None:
+        dst, saved = tmp_path / "staff.parquet", tmp_path / "saved.parquet"
+        with pytest.raises(ZeroDivisionError), rpq.create(dst, encryption=rpq.Encryption(KEY)) as writer:
+            writer.write({"x": [1, 2]})
+            writer.checkpoint()
+            raise ZeroDivisionError
+        three.write_text(json.dumps({"footer": KEY.hex()}))
+        torn = f"{dst}.partial"
+        checked = rpq_run("check", torn, "--keys", three, "--json")
+        assert checked.document["rows"] == 2 and ["--keys", str(three)] == checked.document["next"][0][-2:]
+        assert rpq_run("recover", torn, saved, "--keys", three).code in (0, 1)
+        assert rpq_run("count", saved, "--keys", three, "--allow-incomplete").out == "2\n"
+        refused = rpq_run("check", dst.parent, "--keys", three)
+        assert refused.code == 2 and "one by one" in refused.err
+
     def test_a_data_set_is_encrypted(self, rpq_run: Any, rows: Path, three: Path, tmp_path: Path) -> None:
         dst, options = tmp_path / "staff", ("--keys", three)
         assert rpq_run("write", rows, dst, "--roll-rows", 1, "--encrypt", "kf", *options).code == 0

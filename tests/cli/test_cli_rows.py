@@ -265,7 +265,7 @@ class TestResume:
             writer.write({"a": [1], "b": ["v"]})
             ended = rpq_run("write", source, path, "--resume")
         assert ended.code == ExitCode.STORE
-        assert "hint        wait until it has ended and try again, or choose another name" in ended.err
+        assert "hint        wait until it has ended, or choose another name" in ended.err
 
     @pytest.mark.parametrize("options", [["--resume"], ["--roll-rows", "10"]])
     def test_stdout_is_no_folder(

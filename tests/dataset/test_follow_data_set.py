@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
@@ -77,6 +78,15 @@ async def test_files_that_a_writer_left_come_again_no_more(tmp_path: Path) -> No
             await writer.write({"id": range(20, 30)})
         rest = [batch async for batch in batches]
     assert [i for batch in [*first, *rest] for i in pa.table(batch)["id"].to_pylist()] == list(range(30))
+
+
+async def test_rows_of_a_file_that_took_the_place_of_another_are_not_given_for_it(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(20)}), tmp_path / "a.parquet")  # nothing in it tells one file from another
+    pq.write_table(pa.table({"id": range(100, 105)}), tmp_path / "other")
+    async with rpq.open_many(tmp_path, follow=follow()) as dataset:
+        (tmp_path / "other").replace(tmp_path / "a.parquet")
+        with pytest.raises(rpq.ObjectChangedError, match="another file took the place"):
+            await ids(dataset)
 
 
 async def test_objects_are_seen_when_they_are_complete() -> None:

@@ -173,6 +173,22 @@ class TestFiles:
         assert (again.column_keys == begun.column_keys) == (not internal)
         assert await keys_back(tools, again, tmp_path / "a.parquet") == keys_in(again)
 
+    @pytest.mark.parametrize("internal", [True, False])
+    async def test_what_is_recovered_has_its_key_material_with_it(self, tmp_path: Path, internal: bool) -> None:
+        path, kms = tmp_path / "a.parquet", InMemoryKms()
+        how = KeyTools(kms, internal_key_material=internal).encryption("kf", {"kc1": ["ssn"]})
+        with pytest.raises(ZeroDivisionError):
+            async with rpq.create(path, encryption=how) as writer:
+                await writer.write({"ssn": [1, 2]})
+                await writer.checkpoint()
+                raise ZeroDivisionError
+        (tmp_path / "elsewhere").mkdir()
+        saved = tmp_path / "elsewhere" / "saved.parquet"
+        await rpq.recover(tmp_path / "a.parquet.partial", saved, keys=KeyTools(kms))
+        assert os.listdir(saved.parent) == ["saved.parquet"]
+        async with rpq.open(saved, keys=KeyTools(kms), require_complete=False) as file:
+            assert (await file.read()).to_pylist() == [{"ssn": 1}, {"ssn": 2}]
+
     async def test_a_refused_key_resumes_nothing(self, tmp_path: Path) -> None:
         path, kms = tmp_path / "a.parquet", InMemoryKms()
         how = KeyTools(kms, double_wrapping=False).encryption("kf", {"kc1": ["ssn"]})

@@ -20,7 +20,7 @@ from resilient_pq.encryption.key_tools import KeyTools, rotate_master_keys
 from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.errors import KeyMissingError
 
-GUIDE = Path(__file__).parents[2] / "docs" / "encryption.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "encryption.md"
 TOKEN = "s.token-of-tests"
 
 

@@ -83,6 +83,37 @@ async def test_no_byte_that_is_stored_tells_anything(
     assert not leaks((shown + logged).encode(), names=True)
 
 
+@pytest.mark.parametrize("plaintext_footer", [False, pytest.param(True, marks=pytest.mark.thorough)])
+async def test_nothing_that_is_sent_to_s3_tells_anything(
+    plaintext_footer: bool, moto_server: Any, empty_bucket: Any, http_proxy: Any
+) -> None:
+    """All requests of a writer that is killed, and of the one that goes on: parts, epoch objects, names and headers."""
+    given = encryption(plaintext_footer=plaintext_footer)
+    metadata = {} if plaintext_footer else {"note": META}
+    with empty_bucket(moto_server) as s3:
+        proxy = http_proxy(s3.endpoint_url)
+        place = {"storage_options": {**s3.storage_options, "endpoint_url": proxy.endpoint_url}, "encryption": given}
+        with pytest.raises(ZeroDivisionError):
+            async with rpq.create(
+                s3.url("a.parquet"), row_group_rows=100, compression="none", metadata=metadata, **place
+            ) as writer:
+                await writer.write(planted().slice(0, 300))
+                await writer.checkpoint()
+                raise ZeroDivisionError
+        async with rpq.resume(s3.url("a.parquet"), row_group_rows=100, **place) as writer:
+            assert writer.num_rows_stored == 300
+            await writer.write(planted().slice(300, 100))
+        stored = {name: s3.read(name) for name in s3.object_names()}
+    sent = [each for each in proxy.requests if each.method in ("PUT", "POST")]
+    assert all(len(each.body) == each.size for each in sent) and len(records(stored["a.parquet"])) >= 20
+    assert sum("rpq-epoch" in each.target for each in sent) > 1
+    assert sum("partNumber" in each.target for each in sent) > 2
+    for each in proxy.requests:
+        shown = each.body + repr((each.target, each.headers)).encode()
+        assert (each.target, leaks(shown, names=not plaintext_footer)) == (each.target, [])
+    assert [leaks(data, names=not plaintext_footer) for data in stored.values()] == [[]]
+
+
 async def test_no_error_shows_a_key() -> None:
     store = (MemoryStore(), "a.parquet")
     said = []

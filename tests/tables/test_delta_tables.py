@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import decimal
 import json
@@ -161,3 +162,22 @@ async def test_folders_without_a_schema_do_not_make_a_table(tmp_path: Path) -> N
     async with rpq.resume_dataset(tmp_path, schema, partition_by="day", table=rpq.DeltaTable()):
         pass
     assert deltalake.DeltaTable(tmp_path).to_pyarrow_table().to_pylist() == [{"id": 1, "day": 1}]
+
+
+async def test_a_log_that_cannot_be_read_for_a_while_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, away = tmp_path / "events" / "_delta_log", tmp_path / "away"
+    async with rpq.create_dataset(tmp_path / "events", table=rpq.DeltaTable(), roll_rows=10) as writer:
+        await writer.write({"id": range(10)})
+        while not log.exists() or writer.files_not_committed:
+            await asyncio.sleep(0.01)
+            await writer.write({"id": []})
+        log.rename(away)
+        await writer.write({"id": range(10, 20)})
+        while "tried again" not in caplog.text:
+            await asyncio.sleep(0.01)
+            await writer.write({"id": []})  # raises what ended the commits
+        away.rename(log)
+    table = deltalake.DeltaTable(tmp_path / "events")
+    assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == list(range(20))

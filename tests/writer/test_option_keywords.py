@@ -98,6 +98,8 @@ def test_no_function_repeats_an_option() -> None:
         "permissions",
         "checkpoint_log",
         "parity",
+        "encryption",
+        "row_group_bytes",
     }  # which others have, too
     repeated = [
         f"{path.relative_to(PACKAGE)}:{node.name}({argument.arg})"

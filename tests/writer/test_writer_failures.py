@@ -349,10 +349,10 @@ async def test_a_cancellation_that_came_too_late_for_a_file(
 ) -> None:
     begun, gate, publish = threading.Event(), threading.Event(), PartialFile.publish
 
-    def slowly(self: PartialFile, *, exclusive: bool) -> os.stat_result:
+    def slowly(self: PartialFile, *, exclusive: bool, instead: str | None = None) -> os.stat_result:
         begun.set()
         gate.wait(10)
-        return publish(self, exclusive=exclusive)
+        return publish(self, exclusive=exclusive, instead=instead)
 
     monkeypatch.setattr(PartialFile, "publish", slowly)
 

@@ -154,7 +154,7 @@ async def _open_local(src: str, ending: str, packed: str, text_options: TextOpti
 async def _open_parquet(
     src: Location, storage_options: Mapping[str, Any] | None, keys: GivenKeys
 ) -> AsyncIterator[InputRows]:
-    how: Mapping[str, Any] = keys.opening
+    how: Mapping[str, Any] = keys.reading
     if keys.sealing is not None and not await _is_encrypted(src, storage_options):
         how = {}  # they are for the new file alone
     async with (

@@ -56,7 +56,7 @@ async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, 
 
     async def run(task: FileTask) -> rpq.FileResult:
         try:
-            return await _facts(task, sections, output.reached.keys.opening)
+            return await _facts(task, sections, output.reached.keys.reading)
         except Exception as error:
             return rpq.FileResult("inspect", task.name, error=FileError.of(error))
 

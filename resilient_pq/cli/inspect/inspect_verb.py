@@ -79,7 +79,7 @@ def inspect(
 async def _inspect(output: Output, url: str, sections: Sections) -> int:
     store, key = resolve(url, output.reached.options)
     try:
-        async with rpq.open((store, key), **output.reached.keys.opening) as file:
+        async with rpq.open((store, key), **output.reached.keys.reading) as file:
             pages = None
             if sections.pages is not None:
                 pages = [page async for page in pages_of_column(file, sections.pages)]

@@ -102,14 +102,14 @@ async def _below(url: str, place: Place, stores: Stores) -> list[Place]:
 @asynccontextmanager
 async def open_rows(output: Output, urls: Sequence[str], **how: Any) -> AsyncIterator[rpq.Dataset]:
     """The rows of all files, open as one."""
-    how = {**output.reached.keys.opening, **how}
+    how = {**output.reached.keys.reading, **how}
     async with find_places(output, urls) as places, rpq.open_many(places, **how) as dataset:
         yield dataset
 
 
 async def open_each(output: Output, urls: Sequence[str]) -> AsyncGenerator[rpq.File, None]:
     """Every file, open, in order; some footers are read ahead."""
-    how = output.reached.keys.opening
+    how = output.reached.keys.reading
     async with find_places(output, urls) as places:
         with output.progress("reading") as meter:
             for first in range(0, len(places), _AT_ONCE):

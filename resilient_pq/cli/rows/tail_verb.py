@@ -60,7 +60,8 @@ def tail(
 
     A local file that is being written has new rows with each checkpoint; name it as it will be called. In a folder, new
     files are seen and, of local ones, checkpoints of those that are open; on S3 an object has no rows before it is
-    complete. With -f a file ends when it is complete, and a folder never, unless --idle says so.
+    complete. With -f a file ends when it is complete, and a folder never, unless --idle says so. A complete file is
+    read once: rows that are appended to it later, and a file that replaces it, are not printed.
 
     Only row groups that have some of the last rows are read. With --where, these rows are looked at, and a few before
     them.
@@ -82,7 +83,7 @@ def tail(
         how: dict[str, Any] = {
             "follow": options,
             "storage_options": output.reached.options,
-            **output.reached.keys.opening,
+            **output.reached.keys.reading,
         }
         async with rpq.open_many(url, **how) if names_many(url) else rpq.open(url, **how) as source:
             files = source.files if isinstance(source, rpq.Dataset) else [source]

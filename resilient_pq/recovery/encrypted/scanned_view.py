@@ -150,7 +150,9 @@ class _Scan:
         self.cipher.take_column_keys(self.given)
         row_groups = [*self.metadata.row_groups, *(record.row_group for _, _, record, _ in self.row_groups)]
         self._learn_ciphers(row_groups)
-        self.encryption = encryption_of(self.sealed, self.cipher, self.footer_key, self.given, self.own, row_groups)
+        self.encryption = encryption_of(
+            self.sealed, self.cipher, self.footer_key, self.given, self.own, row_groups, self.keys.portable
+        )
         await off_loop(len(self.found), self._open_records)
 
     def _learn_ciphers(self, row_groups: Iterable[RowGroup]) -> None:

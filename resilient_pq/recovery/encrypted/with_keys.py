@@ -17,6 +17,7 @@ from resilient_pq.errors import (
     TornFileError,
     UnsupportedError,
     Where,
+    WrongKeyError,
 )
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import TAIL_BYTES, DamagedObject
@@ -52,15 +53,15 @@ async def decrypted(
     """
     found = DecryptionKeys.of(keys, (source.store, source.key))
     again = partial(decrypted, keys=keys, aad_prefix=aad_prefix)
-    failure: FormatError | None = None
+    failure: FormatError | WrongKeyError | None = None
     if not by_records and source.file_id is None:
         try:
             view = await DecryptedStore.open(
                 source.store, source.key, found, aad_prefix=aad_prefix, tail_bytes=TAIL_BYTES, shows_damage=True
             )
             return await source.decrypted(view, again)
-        except FormatError as error:
-            failure = error
+        except (FormatError, WrongKeyError) as error:
+            failure = error  # which is the footer's alone where its records open
     source = await _put_back(source)
     if (scanned := await scanned_view(source, found, aad_prefix)) is not None:
         return await source.decrypted(scanned, again)
@@ -136,8 +137,6 @@ async def read_by_records(known: Reconstruction) -> Reconstruction | None:
 
 async def with_damaged_indexes(known: Reconstruction) -> Reconstruction:
     """What is known of an encrypted file, with its page indexes and bloom filters that do not open."""
-    if known.source.decrypt is None:
-        return known
     message = "a page index or a bloom filter is not what was sealed for its place"
     places = await known.source.opened.damaged_indexes()
     found = known.with_findings(*(Finding(Damage.CORRUPT, message, where, costs_rows=False) for where in places))

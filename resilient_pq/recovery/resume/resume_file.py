@@ -78,6 +78,13 @@ class _Request:
         layout = await layout_behind(source, candidates, self.options.parity_share)
         return Resumed(FileEncoder(layout, self.options), ingest)
 
+    async def behind_sealed(self, source: DamagedObject, named: Candidates | None = None) -> Resumed:
+        """The same of an encrypted file: behind what its footer has `named`, or behind what is whole of it."""
+        from resilient_pq.recovery.resume.sealed_prefix import sealed_layout  # noqa: PLC0415 (few files are encrypted)
+
+        layout, contents = await sealed_layout(source, self.options, named)
+        return Resumed(FileEncoder(layout, self.options), Ingest.from_file(contents.schema, contents.key_value))
+
 
 @takes_options(ResumeKeywords)
 def resume(
@@ -248,13 +255,10 @@ async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resu
 
 async def _behind_whole(source: DamagedObject, request: _Request) -> Resumed:
     """What a writer needs to continue behind what is whole of a file."""
-    if request.options.encryption is None:
-        await refuse_encrypted(source)
-        return await request.behind(source, await whole_prefix(source))
-    from resilient_pq.recovery.resume.sealed_prefix import sealed_layout  # noqa: PLC0415 (few files are encrypted)
-
-    layout, contents = await sealed_layout(source, request.options)
-    return Resumed(FileEncoder(layout, request.options), Ingest.from_file(contents.schema, contents.key_value))
+    if request.options.encryption is not None:
+        return await request.behind_sealed(source)
+    await refuse_encrypted(source)
+    return await request.behind(source, await whole_prefix(source))
 
 
 async def _sink_options(store: LocalStore, request: _Request) -> SinkOptions:
@@ -278,8 +282,6 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
     options = store.upload_options(
         request.sink_options
     )  # refuses what the store would, before it is asked for anything
-    if request.options.encryption is not None:
-        raise UnsupportedError("uploads of encrypted files cannot be gone on with yet", hint="begin with rpq.create")
     path = request.options.write.checkpoint_log
     logged = [] if path is None else await asyncio.to_thread(read_log, path)
     taken = await take_over(
@@ -291,6 +293,7 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
             fencing=request.options.fencing == "lease",
             or_new=request.new_id is not None,
             logged={each.upload_id: each.file_id for each in logged if each.upload_id and each.file_id},
+            encryption=request.options.encryption,
         )
     )
     if taken.source is not None and taken.contents is not None:
@@ -319,7 +322,8 @@ async def _continue_upload(
             if (await store.head(request.key)).etag != source.info.etag:
                 raise ObjectChangedError("somebody else has written the object meanwhile") from error
             raise
-        resumed = await request.behind(source, candidates)
+        is_sealed = request.options.encryption is not None
+        resumed = await (request.behind_sealed if is_sealed else request.behind)(source, candidates)
         return await new_upload(store, source, options, taken.lease), resumed
 
 

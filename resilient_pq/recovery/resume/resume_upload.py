@@ -144,7 +144,7 @@ def up_to_checkpoint(source: DamagedObject, contents: Contents | FormatError) ->
     record = contents.footer.record
     if contents.state is not FileState.IN_PROGRESS or record is None:
         raise cannot_resume(contents.state)
-    if record.kind not in (RecordKind.ANCHOR, RecordKind.CHECKPOINT) or record.end != source.info.size:
+    if record.kind not in (RecordKind.ANCHOR, RecordKind.CHECKPOINT) or record.end != contents.footer.end:
         raise RecoveryError("what was left does not end in a checkpoint", where=Where(key=source.url))
     return candidates_of_contents(contents)
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32, unsigned
+from resilient_pq.encryption.decrypted_store import DecryptedStore
 from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.errors import AuthenticationError, OptionError, RecoveryError, Where
+from resilient_pq.errors import AuthenticationError, FormatError, OptionError, RecoveryError, Where
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.crypto.modules import (
@@ -43,11 +45,15 @@ from resilient_pq.format.resilience_records import (
     RowGroupRecord,
     parse_header,
 )
+from resilient_pq.io.transfer.fetch import fetch
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
-from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.reader.opening import read_contents
+from resilient_pq.recovery.damaged_object import TAIL_BYTES, DamagedObject
+from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_of_placed
 from resilient_pq.recovery.resume.resume_local import damaged
+from resilient_pq.recovery.verification.checksum_checks import record_range
 from resilient_pq.units import MiB
 from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 from resilient_pq.writer.file_sealing import FileSealing
@@ -58,15 +64,42 @@ _PIECE = 8 * MiB
 _ENDS = (RecordKind.ANCHOR, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT)
 
 
-async def sealed_layout(source: DamagedObject, options: EncoderOptions) -> tuple[FileLayout, Contents]:
-    """The layout behind what is whole of an encrypted file, which ends where the layout goes on.
+async def opened_contents(source: DamagedObject, encryption: Encryption | EncryptionOfEach) -> Contents | FormatError:
+    """What the footer at the end of an object says, which may be in the clear; or what is wrong with it.
+
+    Raises:
+        KeyMissingError: A key of it is unknown.
+        WrongKeyError: A key opens nothing of it.
+    """
+    given = encryption.reading()
+    keys = DecryptionKeys.of(given["keys"], (source.store, source.key))
+    try:
+        view = await DecryptedStore.open(
+            source.store, source.key, keys, aad_prefix=given["aad_prefix"], tail_bytes=TAIL_BYTES
+        )
+        for path, about in view.missing_keys.items():
+            raise keys.missing(about, path)
+        return (await read_contents(view, source.key, tail_bytes=TAIL_BYTES, counters=source.counters))[1]
+    except FormatError as error:
+        size = source.info.size
+        if bytes(await source.read(ByteRange(max(size - len(footer.MAGIC), 0), size))) != footer.MAGIC:
+            return error
+        shown = await source.contents()
+        is_clear = isinstance(shown, Contents) and shown.metadata.encryption_algorithm is None
+        return shown if is_clear else error
+
+
+async def sealed_layout(
+    source: DamagedObject, options: EncoderOptions, named: Candidates | None = None
+) -> tuple[FileLayout, Contents]:
+    """The layout behind an encrypted file: behind what its footer has `named`, or else behind what is whole of it.
 
     Raises:
         RecoveryError: Nothing is whole in it, or it is damaged before a checkpoint that was stored.
         WrongKeyError: The keys are others than those that the file was begun with.
         AuthenticationError: The file was changed.
     """
-    records = await _whole_records(source)
+    records = await (_whole_records(source) if named is None else _named_records(source, named))
     newest = [each for each in records if each[0].kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT)][-1]
     encryption = options.encryption
     if not isinstance(encryption, Encryption):
@@ -103,6 +136,26 @@ async def _with_its_keys(
         if await found.key_of(about[path], path) is None:
             raise found.missing(about[path], path)
     return await encryption.of_unfinished(found, sealed.key_metadata, about)
+
+
+async def _named_records(source: DamagedObject, named: Candidates) -> list[tuple[RecordHeader, bytes]]:
+    """The records of the row groups that the footer at the end of an object names, and that of the footer."""
+    assert named.last is not None
+    end, found = source.info.size, list[tuple[RecordHeader, bytes]]()
+    places = [record_range(candidate.row_group, end) or ByteRange(0, 0) for candidate in named.row_groups]
+    places.append(ByteRange(named.last.offset, end))
+    reading = fetch(source.store, source.info, places, counters=source.counters, in_order=True)
+    async with aclosing(reading):
+        async for ordinal, data in reading:
+            header, payload = parse_header(data), bytes(data[HEADER_SIZE:])
+            kinds = _ENDS if ordinal == len(named.row_groups) else (RecordKind.ROW_GROUP,)
+            at, file_id = places[ordinal].start, named.last.file_id
+            if header is None or (header.offset, header.file_id) != (at, file_id) or not header.holds(payload):
+                raise damaged(source)
+            if header.kind not in kinds:
+                raise damaged(source)
+            found.append((header, payload))
+    return found
 
 
 async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, bytes]]:

@@ -6,12 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, UnsupportedError
+from resilient_pq.errors import FormatError, KeyMissingError, NotFoundError, ObjectChangedError, UnsupportedError
 from resilient_pq.io import FetchCounters, FoundEpoch, MultipartStore, ObjectInfo, UploadInfo
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.uploads.open_uploads import object_there
+
+if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 
 #: How often all is looked at anew, since somebody else ended an upload or wrote the object meanwhile.
 MAX_ROUNDS = 5
@@ -28,6 +32,7 @@ class ResumeTarget:
     fencing: bool = True
     or_new: bool = False
     logged: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    encryption: Encryption | EncryptionOfEach | None = None
 
     @property
     def replaces(self) -> bool:
@@ -109,7 +114,7 @@ async def _look_once(target: ResumeTarget, found: FoundEpoch | None) -> ResumeSt
     listed = [] if target.upload_id is not None else await store.uploads_of(key)
     there = await object_there(store, key)
     standing = None if there is None else pinned_object(store, there)
-    contents = None if standing is None else await _contents(standing)
+    contents = None if standing is None else await _contents(standing, target)
     ids = [each.upload_id for each in listed] if target.upload_id is None else [target.upload_id]
     file_id = hex_id(contents)
     proven = {upload for upload in ids if file_id is not None and target.logged.get(upload) == file_id}
@@ -142,10 +147,23 @@ def pinned_object(store: MultipartStore, info: ObjectInfo) -> DamagedObject:
     return DamagedObject(store, info.key, store.url_of(info.key), info, FetchCounters(), owns_store=False)
 
 
-async def _contents(source: DamagedObject) -> Contents | None:
+async def contents_of(
+    source: DamagedObject, encryption: Encryption | EncryptionOfEach | None
+) -> Contents | FormatError:
+    """What a file says of itself, opened with the keys of its writer where it is encrypted."""
+    if encryption is None:
+        return await source.contents()
+    from resilient_pq.recovery.resume.sealed_prefix import opened_contents  # noqa: PLC0415 (few files are encrypted)
+
+    return await opened_contents(source, encryption)
+
+
+async def _contents(source: DamagedObject, target: ResumeTarget) -> Contents | None:
     """What a file holds; None for what has no footer, or one of a kind that we do not write."""
     try:
-        contents = await source.contents()
-    except UnsupportedError:
+        contents = await contents_of(source, target.encryption)
+    except UnsupportedError as error:
+        if target.encryption is not None and isinstance(error, KeyMissingError):
+            raise  # it may be the file that is meant
         return None
     return contents if isinstance(contents, Contents) else None

@@ -38,6 +38,7 @@ from resilient_pq.recovery.resume.stored_state import (
     MAX_ROUNDS,
     ResumeState,
     ResumeTarget,
+    contents_of,
     hex_id,
     look_at,
     pinned_object,
@@ -119,7 +120,7 @@ def _refuse_ended(target: ResumeTarget, state: ResumeState) -> None:
 async def _continue(target: ResumeTarget, first: ResumeState, lease: Lease | None) -> TakenOver:
     """Have the file as an object, and check that it is the file of the lease."""
     state, chosen, source = await _complete_best(target, first, lease)
-    contents = None if source is None else await source.contents()
+    contents = None if source is None else await contents_of(source, target.encryption)
     if contents is not None:
         file_id = _checked_id(contents, first.expected_id)
         if isinstance(contents, Contents) and contents.state is FileState.COMPLETE:

@@ -255,41 +255,58 @@ cdef void gather_present(const Word* source, Room* room) noexcept nogil:
 cdef bint number_distinct(Room* room, int64_t most, int64_t most_bytes) noexcept nogil:
     """Numbers the values in the order in which they appear first; False where there are more, or they take more."""
     cdef Gathered* of = &room.of
-    cdef Py_ssize_t i, at, size = of.width, begin
-    cdef const uint8_t* value
-    of.count = of.known_bytes = 0
     memset(room.slots, 0, sizeof(room.slots))
-    for i in range(of.m):
-        begin = room.offsets[i] if of.strings else i * of.width
-        if of.strings:
-            size = room.offsets[i + 1] - begin
-        value = of.data + begin
-        if of.strings:
-            at = <Py_ssize_t> (hash_bytes(value, size, SECRET, OTHER_SECRET) & (NUM_SLOTS - 1))
-        else:
-            at = slot_of(word_at(value, size), NUM_SLOTS)
-        while room.slots[at] and not same_value(room, room.first[room.slots[at] - 1], value, size):
+    if of.strings:
+        of.numbered = number_texts(room, most, most_bytes)
+    elif of.width == 4:
+        of.numbered = number_words(room, <const uint32_t*> of.data, most)
+    else:
+        of.numbered = number_words(room, <const uint64_t*> of.data, most)
+    return of.numbered
+
+
+cdef bint number_words(Room* room, const Word* values, int64_t most) noexcept nogil:
+    cdef Py_ssize_t i, at, count = 0
+    cdef uint16_t number
+    for i in range(room.of.m):
+        at = slot_of(values[i], NUM_SLOTS)
+        number = room.slots[at]
+        while number and values[room.first[number - 1]] != values[i]:
             at = (at + 1) & (NUM_SLOTS - 1)
-        if room.slots[at] == 0:
-            if of.count >= most or of.known_bytes + size + 4 * of.strings > most_bytes:
+            number = room.slots[at]
+        if number == 0:
+            if count >= most:
                 return False
-            room.first[of.count] = <int32_t> i
-            room.times[of.count] = 0
-            of.count += 1
-            of.known_bytes += size + 4 * of.strings
-            room.slots[at] = <uint16_t> of.count
-        room.indices[i] = room.slots[at] - 1
-        room.times[room.indices[i]] += 1
-    of.numbered = True
+            room.first[count], room.times[count] = <int32_t> i, 0
+            count += 1
+            room.slots[at] = number = <uint16_t> count
+        room.indices[i] = number - 1
+        room.times[number - 1] += 1
+    room.of.count, room.of.known_bytes = count, count * <Py_ssize_t> sizeof(Word)
     return True
 
 
-cdef inline uint64_t word_at(const uint8_t* value, Py_ssize_t size) noexcept nogil:
-    return load32(value) if size == 4 else load64(value)
-
-
-cdef inline bint same_value(Room* room, Py_ssize_t other, const uint8_t* value, Py_ssize_t size) noexcept nogil:
-    if not room.of.strings:
-        return word_at(room.of.data + other * size, size) == word_at(value, size)
-    return (room.offsets[other + 1] - room.offsets[other] == size
-            and memcmp(room.of.data + room.offsets[other], value, size) == 0)
+cdef bint number_texts(Room* room, int64_t most, int64_t most_bytes) noexcept nogil:
+    cdef Gathered* of = &room.of
+    cdef Py_ssize_t i, at, size, other
+    cdef const uint8_t* value
+    of.count = of.known_bytes = 0
+    for i in range(of.m):
+        value, size = of.data + room.offsets[i], room.offsets[i + 1] - room.offsets[i]
+        at = <Py_ssize_t> (hash_bytes(value, size, SECRET, OTHER_SECRET) & (NUM_SLOTS - 1))
+        while room.slots[at]:
+            other = room.first[room.slots[at] - 1]
+            if (room.offsets[other + 1] - room.offsets[other] == size
+                    and memcmp(of.data + room.offsets[other], value, size) == 0):
+                break
+            at = (at + 1) & (NUM_SLOTS - 1)
+        if room.slots[at] == 0:
+            if of.count >= most or of.known_bytes + size + 4 > most_bytes:
+                return False
+            room.first[of.count], room.times[of.count] = <int32_t> i, 0
+            of.count += 1
+            of.known_bytes += size + 4
+            room.slots[at] = <uint16_t> of.count
+        room.indices[i] = room.slots[at] - 1
+        room.times[room.indices[i]] += 1
+    return True

@@ -401,6 +401,9 @@ cdef bint too_varied(Room* room, int64_t worth, int64_t limit) except -1:
     return large if all_once and large else runs_are_varied(room, run, 1, worth, limit, &all_once)
 
 
+cdef int64_t GOLDEN = 0x9E3779B9  # as a literal it would be an object
+
+
 cdef bint runs_are_varied(
     Room* room, Py_ssize_t run, Py_ssize_t every, int64_t worth, int64_t limit, bint* all_once
 ) except -1:
@@ -410,7 +413,7 @@ cdef bint runs_are_varied(
     cdef int64_t entries, entry_bytes
     cdef Sightings seen = Sightings(num_runs * run)
     for i in range(num_runs):
-        start = i * every * share + (i * every * 0x9E3779B9 % (<int64_t> 1 << 32)) * (share - run) // (<int64_t> 1 << 32)
+        start = i * every * share + (<uint32_t> (i * every * GOLDEN) * (share - run) >> 32)
         see_run[int32_t](seen, room.offsets if of.strings else NULL, of.width, of.data, start, run, <int32_t> i)
     for i in range(seen.count):
         in_runs += seen.num_runs[i]
