@@ -78,6 +78,9 @@ class Encryption:
         """Refuse what can never work; an error shows nothing of a key."""
         from resilient_pq.format.crypto.modules import aes_gcm, checked_key  # noqa: PLC0415 (few files are encrypted)
 
+        for name, given in (("column_keys", self.column_keys), ("column_key_metadata", self.column_key_metadata)):
+            if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+                raise OptionError(f"{name} is a mapping of the paths of columns")
         for name, key in {"footer_key": self.footer_key, **self.column_keys}.items():
             try:
                 checked_key(key)
@@ -85,14 +88,18 @@ class Encryption:
                 raise OptionError(f"{name}: {error.message}") from None
         if self.algorithm not in get_args(Algorithm):
             raise OptionError(f"algorithm is {self.algorithm!r}; it is {' or '.join(get_args(Algorithm))}")
-        if isinstance(self.plaintext_columns, str):
+        columns: object = self.plaintext_columns
+        if isinstance(columns, str):
             raise OptionError("plaintext_columns is one string; it is a list of columns")
+        if not isinstance(columns, Sequence) or not all(isinstance(each, str) for each in columns):
+            raise OptionError("plaintext_columns is a list of the paths of columns")
         if both := self.column_keys.keys() & {*self.plaintext_columns}:
             raise OptionError(f"column {min(both)!r} has a key, and is among plaintext_columns")
         if unknown := self.column_key_metadata.keys() - self.column_keys.keys():
             raise OptionError(f"column_key_metadata has {min(unknown)!r}, which has no key in column_keys")
-        texts = {"aad_prefix": self.aad_prefix, "footer_key_metadata": self.footer_key_metadata}
-        for name, value in {**texts, **self.column_key_metadata}.items():
+        texts: dict[str, object] = {"aad_prefix": self.aad_prefix, "footer_key_metadata": self.footer_key_metadata}
+        texts |= {f"column_key_metadata of {name!r}": about for name, about in self.column_key_metadata.items()}
+        for name, value in texts.items():
             if not isinstance(value, bytes | None):
                 raise OptionError(f"{name} is {type(value).__name__}; it is bytes")
         if not self.store_aad_prefix and not self.aad_prefix:

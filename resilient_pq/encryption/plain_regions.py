@@ -52,6 +52,7 @@ class SealedIndex(PlainRegion):
 
     opener: ChunkCipher
     types: tuple[ModuleType, ...]
+    crc: int | None = None  # CRC32 of its bytes as they are stored; None where it is not known
     shows_damage: bool = False  # as zero bytes, and not as an error
 
     def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
@@ -78,6 +79,7 @@ class SealedIndex(PlainRegion):
                     size = module_size(data, at, end, GCM_OVERHEAD)
                     contents.append(self.opener.open_index(data[at : at + size], module_type))
                 except (WrongTagError, FormatError) as error:
+                    _compare("index", self.crc, data[self.start - base : end], where)
                     raise _refused(self.opener, error, "an index", where) from None
                 at += size
         return b"".join(contents)
@@ -166,8 +168,8 @@ class SealedChunk(PlainRegion):
     def _compare(self, data: memoryview, base: int) -> None:
         """Refuse a chunk whose stored bytes do not have the CRC32 that is known, where `data` has all of them."""
         stored = data[max(self.start - base, 0) : self.end - base]
-        if self.crc is not None and len(stored) == self.end - self.start and (computed := crc32(stored)) != self.crc:
-            raise ChecksumError("chunk CRC32 does not match", stored=self.crc, computed=computed, where=self.where)
+        if len(stored) == self.end - self.start:
+            _compare("chunk", self.crc, stored, self.where)
 
     def pages_by_index(self, index: memoryview) -> bool:
         """Take the places of pages from the stored offset index; whether they fit the chunk."""
@@ -186,6 +188,12 @@ class SealedChunk(PlainRegion):
             return False
         self.pages = pages
         return True
+
+
+def _compare(what: str, crc: int | None, stored: memoryview, where: Where) -> None:
+    """Refuse stored bytes that do not have the CRC32 that is known."""
+    if crc is not None and (computed := crc32(stored)) != crc:
+        raise ChecksumError(f"{what} CRC32 does not match", stored=crc, computed=computed, where=where)
 
 
 def _refused(opener: ChunkCipher, error: Exception, what: str, where: Where) -> Exception:
@@ -207,10 +215,17 @@ def put_bytes(content: bytes | bytearray | memoryview, at: int, out: memoryview,
 def opened(data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int) -> memoryview:
     """The bytes from `start` to `end` in the clear."""
     out, at = memory_pool.empty((end - start,), np.uint8).data, start
+    has_pages = any(isinstance(region, SealedChunk) for region in touched)
     for region in touched:
         if region.start > at:
             out[at - start : region.start - start] = data[at - base : region.start - base]
-        region.read(data, base, out, start)
+        try:
+            region.read(data, base, out, start)
+        except FormatError:
+            if not (has_pages and isinstance(region, SealedIndex)):
+                raise
+            # It lies between pages that are wanted: zero bytes are no index, which is told where one is wanted.
+            put_bytes(bytes(region.end - region.start), region.start, out, start)
         at = max(at, region.end)
     if at < end:
         out[at - start :] = data[at - base : end - base]
@@ -224,22 +239,23 @@ def regions_of(opened: OpenedChunk) -> Iterator[PlainRegion]:
     if metadata is None:
         raise FormatError("an encrypted column chunk has no metadata")
     index = None
+    stored = key_values(metadata.key_value_metadata).get(SEALED_CRC_KEY)
+    sums = ChunkSums() if stored is None else ChunkSums.parse(stored)
     if chunk.offset_index_offset is not None and chunk.offset_index_length is not None:
         index = chunk.offset_index_offset, chunk.offset_index_length + GCM_OVERHEAD
-        yield SealedIndex(index[0], sum(index), opener, (ModuleType.OFFSET_INDEX,))
+        yield SealedIndex(index[0], sum(index), opener, (ModuleType.OFFSET_INDEX,), sums.offset_index)
     if chunk.column_index_offset is not None and chunk.column_index_length is not None:
         start, size = chunk.column_index_offset, chunk.column_index_length + GCM_OVERHEAD
-        yield SealedIndex(start, start + size, opener, (ModuleType.COLUMN_INDEX,))
+        yield SealedIndex(start, start + size, opener, (ModuleType.COLUMN_INDEX,), sums.column_index)
     if opened.bloom_filter is not None:
         start, length = opened.bloom_filter
         types = ModuleType.BLOOM_FILTER_HEADER, ModuleType.BLOOM_FILTER_BITSET
         if length is None:
             raise FormatError("the bloom filter of an encrypted column chunk has no length")
-        yield SealedIndex(start, start + length, opener, types)
+        yield SealedIndex(start, start + length, opener, types, sums.bloom)
     if metadata.num_values:
         dictionary = metadata.dictionary_page_offset or 0
         start = min(dictionary or metadata.data_page_offset, metadata.data_page_offset)
         path = ".".join(metadata.path_in_schema or ())
-        sums = key_values(metadata.key_value_metadata).get(SEALED_CRC_KEY)
-        known = None if sums is None else ChunkSums.parse(sums).chunk
-        yield SealedChunk(start, start + metadata.total_compressed_size, opener, path, dictionary > 0, index, known)
+        end = start + metadata.total_compressed_size
+        yield SealedChunk(start, end, opener, path, dictionary > 0, index, sums.chunk)

@@ -199,6 +199,15 @@ async def test_what_cannot_be_encrypted_is_refused(tmp_path: Path) -> None:
         ({"footer_key": key, "store_aad_prefix": False}, "needs an aad_prefix"),
         ({"footer_key": key, "aad_prefix": "text"}, "aad_prefix is str; it is bytes"),
         ({"footer_key": key, "column_key_metadata": {"a": b"a"}}, "has no key in column_keys"),
+        (
+            {"footer_key": key, "column_keys": {"a": key}, "column_key_metadata": {"a": "m"}},
+            "of 'a' is str; it is bytes",
+        ),
+        ({"footer_key": key, "column_key_metadata": None}, "column_key_metadata is a mapping"),
+        ({"footer_key": key, "column_keys": [key]}, "column_keys is a mapping"),
+        ({"footer_key": key, "column_keys": {b"a": key}}, "column_keys is a mapping of the paths"),
+        ({"footer_key": key, "plaintext_columns": 5}, "plaintext_columns is a list"),
+        ({"footer_key": key, "plaintext_columns": [5]}, "plaintext_columns is a list of the paths"),
     ]
     for given, message in refused:
         with pytest.raises(rpq.OptionError, match=message) as caught:

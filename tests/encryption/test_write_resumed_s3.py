@@ -207,3 +207,21 @@ async def test_the_file_of_a_data_set_is_completed_by_hand(moto: Any, table: pa.
     options = {"keys": keys, "storage_options": s3.storage_options}
     found = [pa.table(await rpq.read(s3.url(name), **options)) for name in sorted(s3.object_names())]
     assert pa.concat_tables(found).cast(table.schema).equals(table)
+
+
+async def test_an_upload_is_completed_without_keys(
+    moto: Any, table: pa.Table, pyarrow_reader: Any, tmp_path: Path
+) -> None:
+    """What was left open is an object up to its newest checkpoint, whose bytes nobody has to read for that."""
+    s3, proxy = moto
+    _, promised = await run(moto, table, 8, encryption=encryption(pyarrow_reader))
+    assert promised
+    proxy.refuse_after(NEVER)
+    url = f"s3://{s3.bucket}/{NAME}"
+    await rpq.complete_upload(url, storage_options=s3.storage_options)
+    assert s3.upload_ids() == []
+    assert (await rpq.check(url, storage_options=s3.storage_options)).outcome == "incomplete"
+    path = tmp_path / NAME
+    path.write_bytes(s3.read(NAME))
+    rows = pyarrow_reader.read(path).cast(table.schema)
+    assert len(rows) >= promised and rows.equals(table.slice(0, len(rows)))

@@ -1,0 +1,51 @@
+"""Encrypted files with a damaged index or bloom filter: the rows are read, and the index is told as damaged."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.encryption.decrypted_store import DecryptedStore
+from resilient_pq.encryption.keys import DecryptionKeys
+from resilient_pq.encryption.plain_regions import SealedIndex
+from resilient_pq.io.memory_store import MemoryStore
+
+KEY = bytes(range(32))
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return pa.table({"s": [f"text {n}" for n in range(600)], "n": range(600)})
+
+
+async def written(rows: pa.Table) -> bytes:
+    store = MemoryStore()
+    options = rpq.WriteOptions(bloom_filter_options=["s"])
+    await rpq.write((store, "a"), rows, row_group_rows=200, encryption=rpq.Encryption(KEY), options=options)
+    return bytes(await store.read_range("a", 0, (await store.head("a")).size, pin=await store.head("a")))
+
+
+async def indexes_of(data: bytes) -> list[SealedIndex]:
+    store = MemoryStore()
+    await store.put("a", data)
+    view = await DecryptedStore.open(store, "a", DecryptionKeys.of(KEY), tail_bytes=1 << 20)
+    return [region for region in view._regions if isinstance(region, SealedIndex)]
+
+
+async def test_rows_are_read_around_a_damaged_index(rows: pa.Table) -> None:
+    data = await written(rows)
+    indexes = await indexes_of(data)
+    assert len(indexes) == 3 + 2 * 6  # a bloom filter, and two indexes of each of two columns, in three row groups
+    for index, at in itertools.product(indexes, (0, 20, -1)):
+        damaged = bytearray(data)
+        damaged[index.start + at if at >= 0 else index.end + at] ^= 4
+        store = MemoryStore()
+        await store.put("a", bytes(damaged))
+        async with rpq.open((store, "a"), keys=KEY, heal=False) as file:
+            assert pa.table(await file.read()).equals(rows)
+        view = await DecryptedStore.open(store, "a", DecryptionKeys.of(KEY), tail_bytes=64)
+        with pytest.raises(rpq.ChecksumError, match="index CRC32 does not match"):
+            await view.read_range("a", index.start, index.start + 1, pin=await view.head("a"))
