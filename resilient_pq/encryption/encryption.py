@@ -78,9 +78,7 @@ class Encryption:
         """Refuse what can never work; an error shows nothing of a key."""
         from resilient_pq.format.crypto.modules import aes_gcm, checked_key  # noqa: PLC0415 (few files are encrypted)
 
-        for name, given in (("column_keys", self.column_keys), ("column_key_metadata", self.column_key_metadata)):
-            if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
-                raise OptionError(f"{name} is a mapping of the paths of columns")
+        self._check_columns_given()
         for name, key in {"footer_key": self.footer_key, **self.column_keys}.items():
             try:
                 checked_key(key)
@@ -88,11 +86,6 @@ class Encryption:
                 raise OptionError(f"{name}: {error.message}") from None
         if self.algorithm not in get_args(Algorithm):
             raise OptionError(f"algorithm is {self.algorithm!r}; it is {' or '.join(get_args(Algorithm))}")
-        columns: object = self.plaintext_columns
-        if isinstance(columns, str):
-            raise OptionError("plaintext_columns is one string; it is a list of columns")
-        if not isinstance(columns, Sequence) or not all(isinstance(each, str) for each in columns):
-            raise OptionError("plaintext_columns is a list of the paths of columns")
         if both := self.column_keys.keys() & {*self.plaintext_columns}:
             raise OptionError(f"column {min(both)!r} has a key, and is among plaintext_columns")
         if unknown := self.column_key_metadata.keys() - self.column_keys.keys():
@@ -105,6 +98,17 @@ class Encryption:
         if not self.store_aad_prefix and not self.aad_prefix:
             raise OptionError("store_aad_prefix=False needs an aad_prefix, which readers pass")
         aes_gcm()
+
+    def _check_columns_given(self) -> None:
+        """Refuse what does not name columns."""
+        for name, given in (("column_keys", self.column_keys), ("column_key_metadata", self.column_key_metadata)):
+            if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+                raise OptionError(f"{name} is a mapping of the paths of columns")
+        columns: object = self.plaintext_columns
+        if isinstance(columns, str):
+            raise OptionError("plaintext_columns is one string; it is a list of columns")
+        if not isinstance(columns, Sequence) or not all(isinstance(each, str) for each in columns):
+            raise OptionError("plaintext_columns is a list of the paths of columns")
 
     def __repr__(self) -> str:
         """How, but no key and no name."""
