@@ -84,7 +84,8 @@ def compact(
 
 def _show(output: Output, done: rpq.Compaction, dst: str) -> None:
     files, outputs = wording.counted(done.num_files, "file"), wording.counted(len(done.urls), "file")
-    output.line("planned" if done.is_plan else "compacted", f"{files} to {outputs}")
+    what = f"{files} to {outputs}" if done.num_files else "nothing new: every file was compacted before"
+    output.line("planned" if done.is_plan else "compacted", what)
     output.line("rows", f"{done.num_rows:,}")
     copied = wording.counted(done.row_groups_copied, "row group")
     output.line("by store", f"{wording.in_bytes(done.bytes_by_store)}{', about' if done.is_plan else ''}")

@@ -69,7 +69,7 @@ def _differ(difference: str, where: Where) -> SchemaError:
     return SchemaError(
         f"the schemas differ: {difference}",
         where=where,
-        hint="open files of one schema together, others apart",
+        hint="take files of one schema together, others apart",
     )
 
 

@@ -242,7 +242,8 @@ class ConnectedDelta:
             if name not in theirs:
                 raise self._unfit(name, "is not in the table", "add it to the table first, or leave it out")
             if each.type != theirs[name].type:
-                raise self._unfit(name, f"is of the type {each.type}, the table's {theirs[name].type}", "cast it")
+                ours, its = (getattr(kind, "type", kind) for kind in (each.type, theirs[name].type))
+                raise self._unfit(name, f"is of the type {ours}, the table's {its}", "cast it")
             if each.nullable and not theirs[name].nullable:
                 raise self._unfit(name, "may be null, and the table's may not", "give a schema that says so")
         for name, each in theirs.items():
