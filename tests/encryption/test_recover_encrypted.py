@@ -60,6 +60,25 @@ async def test_all_rows_up_to_a_cut_come_back(sealed: bytes, tmp_path: Path, ste
         assert report.num_rows == len(found)
 
 
+async def test_a_file_cut_in_its_final_record_lost_nothing(sealed: bytes, tmp_path: Path) -> None:
+    """Its header is whole, and counts no rows in the clear: the row group before it does."""
+    path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
+    final = max(at for at, header in scan_headers(sealed, 0) if header.kind == RecordKind.FINAL)
+    path.write_bytes(sealed[: final + 200])
+    report = await rpq.recover(path, saved, keys=KEYS)
+    assert report.kept is not None
+    assert (report.num_rows, report.kept.lost, report.kept.rows_lost) == (300, (), 0)
+    assert (await read(saved)).equals(rows_of(300))
+    # Without the record of the row group before it nobody knows how many rows there were.
+    at, header = [each for each in scan_headers(sealed, 0) if each[1].kind == RecordKind.ROW_GROUP][-1]
+    path.write_bytes(sealed[:at] + bytes(header.end - at) + sealed[header.end : final + 200])
+    saved.unlink()
+    report = await rpq.recover(path, saved, keys=KEYS)
+    assert report.kept is not None
+    assert report.kept.rows_lost != 0 or report.num_rows == 300
+    assert not any("counts other rows" in region.reason for region in report.kept.lost)
+
+
 def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
@@ -184,6 +184,26 @@ class _Scan:
             self.copies |= {(ordinal, one.opener.column): originals[one.opener.column] for one in opened}
             self.named += opened if ordinal >= named else []
             self._add(Patch(at, at + len(content), content))
+        self._show_counts()
+
+    def _show_counts(self) -> None:
+        """Show the footer records that are cut with the counts of the row group before them, or no such record.
+
+        The headers of records in the file count 0 rows, so that nobody without the key learns how many there are.
+        """
+        opened = {at: record for at, _, record, _ in self.row_groups}
+        number = num_rows = num_row_groups = -1
+        for at, header in self.found:
+            if (record := opened.get(at)) is not None:
+                num_rows = (record.first_row or 0) + record.row_group.num_rows
+                num_row_groups = (record.row_group.ordinal or 0) + 1
+            elif header.number != number + 1:
+                num_rows = -1
+            number = header.number
+            if header.kind in FOOTER_KINDS and at + HEADER_SIZE + header.payload_size > self.source.info.size:
+                counted = replace(header, num_rows=num_rows, num_row_groups=num_row_groups) if num_rows >= 0 else None
+                content = bytes(HEADER_SIZE) if counted is None else counted.pack()
+                self._add(Patch(at, at + HEADER_SIZE, content))
 
     def _add(self, region: PlainRegion) -> bool:
         """Take a region, unless another one lies there; whether it was taken."""
