@@ -80,9 +80,9 @@ def test_an_interrupted_check_says_how_to_go_on(files: Any, tmp_path: Path, numb
         told = documents(process, 5)
         process.send_signal(number)
         out, err = rest_of(process)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     *more, last = [json.loads(line) for line in out.splitlines()]
-    assert last["outcome"] == "interrupted" and "the same command goes on" in last["notes"][0]
+    assert last["outcome"] == "interrupted" and "the same command continues" in last["notes"][0]
     assert err.startswith("interrupted ")
     with command("check", tmp_path / "src", "--resume", journal, "--json") as process:
         out, _ = process.communicate(timeout=120)
