@@ -1,4 +1,4 @@
-"""What encryption costs: the same rows written with zstd, in the clear and encrypted by turns; CPU and wall time.
+"""What encryption costs: the same rows with zstd, written and read in the clear and encrypted, by turns.
 
     python scripts/bench/encryption_cost.py [--rows 2000000] [--rounds 7]
 
@@ -11,6 +11,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,36 @@ def table(num_rows: int) -> pa.Table:
     )
 
 
-def timed(path: Path, rows: pa.Table, encryption: Any) -> tuple[float, float]:
-    """CPU and wall seconds of one write."""
-    cpu, wall = time.process_time(), time.perf_counter()
+def write(path: Path, rows: pa.Table, encryption: Any) -> None:
+    """Write a file."""
     with sync.create(path, encryption=encryption) as writer:
         writer.write(rows)
+
+
+def read(path: Path, encryption: Any) -> None:
+    """Read all of it."""
+    with sync.open(path, **({} if encryption is None else encryption.reading())) as file:
+        file.read()
+
+
+def timed(work: Callable[..., None], *arguments: Any) -> tuple[float, float]:
+    """CPU and wall seconds of a call."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    work(*arguments)
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
+def show(title: str, times: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    """Print the medians, and their ratios to the first contestant."""
+    medians = {name: [statistics.median(each) for each in zip(*found, strict=True)] for name, found in times.items()}
+    base_cpu, base_wall = next(iter(medians.values()))
+    print(f"{title:20} {'CPU s':>7} {'ratio':>6} {'wall s':>7} {'ratio':>6}")
+    for name, (cpu, wall) in medians.items():
+        print(f"{name:20} {cpu:7.3f} {cpu / base_cpu:6.2f} {wall:7.3f} {wall / base_wall:6.2f}")
+
+
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure, and print two tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=7)
@@ -56,21 +77,18 @@ def main() -> None:
     contestants: dict[str, Any] = {"in the clear": None, "in the clear, again": None}
     contestants |= {name: rpq.Encryption(key) for name, key in KEYS.items()}
     contestants["AES-128, CTR"] = rpq.Encryption(KEYS["AES-128"], algorithm="AES_GCM_CTR_V1")
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+    written: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(given.rounds + 1):
             for name, encryption in contestants.items():
-                found = timed(Path(folder) / "a.parquet", rows, encryption)
+                path = Path(folder) / f"{name}.parquet"
+                writing, reading = timed(write, path, rows, encryption), timed(read, path, encryption)
                 if turn:  # the first one warms up
-                    times[name].append(found)
-    cpu = {name: statistics.median(each[0] for each in found) for name, found in times.items()}
-    wall = {name: statistics.median(each[1] for each in found) for name, found in times.items()}
-    print(f"{'':20} {'CPU s':>7} {'ratio':>6} {'wall s':>7} {'ratio':>6}")
-    for name in contestants:
-        base = "in the clear"
-        print(
-            f"{name:20} {cpu[name]:7.3f} {cpu[name] / cpu[base]:6.2f} {wall[name]:7.3f} {wall[name] / wall[base]:6.2f}"
-        )
+                    written[name].append(writing)
+                    found[name].append(reading)
+    show("written", written)
+    show("read", found)
 
 
 if __name__ == "__main__":
