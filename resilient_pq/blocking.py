@@ -95,18 +95,27 @@ _writers: weakref.WeakSet[BlockingWriter] = weakref.WeakSet()
 def _keep_all_rows() -> None:
     """Store the rows of all writers that were not closed when the interpreter ends."""
     for writer in list(_writers):
-        _keep_rows(writer._target, os.getpid())
+        _keep_rows(writer._target, os.getpid(), here=writer._here)
 
 
 # While threads can still be started, which ends before the functions of `atexit` are called.
 getattr(threading, "_register_atexit", atexit.register)(_keep_all_rows)
 
 
-def _keep_rows(writer: Writer | DatasetWriter, process: int) -> None:
+def _keep_rows(writer: Writer | DatasetWriter, process: int, *, here: bool) -> None:
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
     if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
         return
-    _loop.end(writer._keep_rows())
+    keeping: Coroutine[Any, Any, Any] = writer._keep_rows()
+    # From Python 3.12 on no thread can be started any more when the interpreter ends.
+    if here and asyncio._get_running_loop() is None:
+        from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as there is a writer)
+
+        ended, found = begun(keeping)
+        if ended:
+            return
+        keeping = _await(found)
+    _loop.end(keeping)
 
 
 class Blocking:
@@ -155,7 +164,7 @@ class BlockingWriter(Blocking):
         """Adapt `target`, and keep its rows where nobody closes it."""
         super().__init__(target)
         self._here = target._begins_without_loop(_loop.watch)
-        weakref.finalize(self, _keep_rows, target, os.getpid()).atexit = False
+        weakref.finalize(self, _keep_rows, target, os.getpid(), here=self._here).atexit = False
         _writers.add(self)
 
     def write(self, data: object) -> None:
