@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from resilient_pq.arrow.handed_over import num_bytes_at_hand
 from resilient_pq.arrow.table import Table
@@ -12,12 +12,12 @@ from resilient_pq.io import ReadStore, RetryPolicy, WriteStore
 from resilient_pq.io.cancellation import in_loop, in_one_hop
 from resilient_pq.io.file_object_store import in_filesystem
 from resilient_pq.io.resolve import Opening, is_local
+from resilient_pq.off_event_loop import ONE_HOP_BYTES
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_plan import Filters, Strings
 from resilient_pq.writer.creation import create
 from resilient_pq.writer.file_writer import Writer
 from resilient_pq.writer.option_keywords import CreateKeywords, takes_options
-from resilient_pq.writer.unstored_deadline import ONE_HOP_BYTES
 
 
 async def read(
@@ -58,14 +58,10 @@ async def read(
         async with opening as file:
             return await file.read(columns, filters=filters, limit=limit, strings=strings)
 
-    if is_local(place) and not _NEED_LOOP & options.keys():
+    if opening.is_local:
         return await in_one_hop(reading())
     await in_loop()
     return await reading()
-
-
-#: The options of `open` of which more comes than a read of the file.
-_NEED_LOOP: Final = frozenset(("on_damage", "follow", "keys"))
 
 
 @takes_options(CreateKeywords)
