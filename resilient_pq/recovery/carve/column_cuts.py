@@ -268,12 +268,17 @@ def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> Colu
         return None
     if count < len(chunks):
         return ColumnCount(count, 0 if begins else -len(chunks) % count, len(chunks))
-    if begins:  # more columns than there are would be made up; the first row group is what it is in any case
-        again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
-        count = next(again, count)
-        if not _repeats(chunks, count) and any(_repeats(chunks, n) for n in range(1, count)):
-            return None
-    return None if _have_twins(chunks[:count]) else ColumnCount(count, 0, count)
+    if begins:
+        count = _first_row_group(chunks, count, ends=ends)
+    return None if count is None or _have_twins(chunks[:count]) else ColumnCount(count, 0, count)
+
+
+def _first_row_group(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> int | None:
+    """The number of chunks behind which the columns begin again; more columns than there are would be made up."""
+    again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
+    count = next(again, count)
+    contradicted = not _repeats(chunks, count) and any(_repeats(chunks, n) for n in range(1, count))
+    return None if contradicted else count
 
 
 def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool:

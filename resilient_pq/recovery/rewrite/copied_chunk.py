@@ -43,11 +43,8 @@ def copied_chunk(
     """
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     metadata = _of_pages(chunk.metadata, pages)
-    filled = [page for page in pages if page.num_values or page.header.type not in _DATA_PAGES]
-    if not keep_empty_pages and metadata.num_values and sum(page.end - page.offset for page in filled) < len(data):
-        data = memoryview(b"".join(part for page in filled for part in (page.header_bytes, page.body)))
-        metadata.total_uncompressed_size, metadata.encoding_stats = _uncompressed_size(filled), None
-        pages = list(pages_of(data, 0))
+    if not keep_empty_pages and metadata.num_values:
+        data, pages = _without_empty_pages(metadata, data, pages)
     data = data[: pages[-1].end] if pages else data[:0]
     metadata.path_in_schema = list(chunk.leaf.path)  # a footer without a checksum may have lost it
     metadata.encodings = [encoding for encoding in metadata.encodings if encoding in _ENCODINGS]
@@ -136,6 +133,18 @@ def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData
         geospatial_statistics=None,
         encoding_stats=None,
     )
+
+
+def _without_empty_pages(
+    metadata: ColumnMetaData, data: memoryview, pages: list[Page]
+) -> tuple[memoryview, list[Page]]:
+    """The bytes and pages of a chunk without data pages that have no values, of which its metadata tell no more."""
+    filled = [page for page in pages if page.num_values or page.header.type not in _DATA_PAGES]
+    if sum(page.end - page.offset for page in filled) == len(data):
+        return data, pages
+    metadata.total_uncompressed_size, metadata.encoding_stats = _uncompressed_size(filled), None
+    data = memoryview(b"".join(part for page in filled for part in (page.header_bytes, page.body)))
+    return data, list(pages_of(data, 0))
 
 
 def _uncompressed_size(pages: Sequence[Page]) -> int:

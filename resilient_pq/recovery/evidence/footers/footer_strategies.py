@@ -125,10 +125,15 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
         known = known.with_findings(budget.finding("there may be a footer that is not at the end", 0, size))
     if found is None or not found.complete:
         old = await _find_old_footer(known)
-        if old is not None and _is_usable(known, old):
+        if old is not None:
             return await _with_old_footer(known, old, found)
     if found is None or not _is_usable(known, found):
         return replace(known, torn_footer=None)
+    return await _with_last_footer(known, found)
+
+
+async def _with_last_footer(known: Reconstruction, found: TornFooter) -> Reconstruction:
+    """The row groups of the last footer, whole or not."""
     known = replace(known, torn_footer=found).with_findings(*found.findings)
     proves = await _proves_end(known, found)
     if found.shift:
@@ -146,11 +151,14 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
 
 async def _find_old_footer(known: Reconstruction) -> TornFooter | None:
     """The footer directly before the first record of a file to which rows were appended; None where there is none."""
-    first = next(iter(known.survey.headers), None) if known.survey is not None and not known.moved else None
-    if first is None or first.kind != RecordKind.CHECKPOINT or first.previous:
+    headers = [] if known.survey is None or known.moved else known.survey.headers
+    if not headers or headers[0].kind != RecordKind.CHECKPOINT or headers[0].previous:
         return None
-    found = await known.source.drive(find_footer(first.offset, budget=footer_budget(first.offset)))
-    return found if found is not None and found.complete and found.end == first.offset and not found.shift else None
+    end = headers[0].offset
+    found = await known.source.drive(find_footer(end, budget=footer_budget(end)))
+    if found is None or not found.complete or (found.end, found.shift) != (end, 0):
+        return None
+    return found if _is_usable(known, found) else None
 
 
 async def _with_old_footer(known: Reconstruction, old: TornFooter, torn: TornFooter | None) -> Reconstruction:
@@ -182,15 +190,18 @@ async def _prefer_records(known: Reconstruction, schema: FileMetaData) -> Recons
     return replace(known, row_groups=tuple(others)).with_row_groups(recorded)
 
 
+def _is_of_checkpoint(known: Reconstruction, found: TornFooter) -> bool:
+    """Whether a footer is that of a checkpoint, which counts no rows behind it, whatever is left of the checkpoint."""
+    headers = [] if known.survey is None else known.survey.headers
+    return any(header.kind == RecordKind.CHECKPOINT and header.payload_offset == found.start for header in headers)
+
+
 async def _proves_end(known: Reconstruction, found: TornFooter) -> bool:
     """Whether no row can stand behind those that a footer counts."""
     size = known.source.info.size
-    headers = [] if known.survey is None else known.survey.headers
-    # The footer of a checkpoint counts no rows behind it, even where nothing else is left of the checkpoint.
-    if any(header.kind == RecordKind.CHECKPOINT and header.payload_offset == found.start for header in headers):
+    following = ByteRange(found.end, max(found.end, min(found.end + HEADER_SIZE, size)))
+    if _is_of_checkpoint(known, found) or begins_record(await known.source.read(following)):
         return False
-    if begins_record(await known.source.read(ByteRange(found.end, max(found.end, min(found.end + HEADER_SIZE, size))))):
-        return False  # rows were appended
     behind = await known.source.drive(carve.find_files(found.start, size))
     if any(file.pages and not file.has_head for file in behind):
         return False
