@@ -73,11 +73,14 @@ async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
                 return found, None, False
         return found, None, True
 
-    following: asyncio.Future[Any] | None = asyncio.ensure_future(in_one_hop(read_some()))
+    async def hop() -> tuple[list[RowGroupArrays], ResilientPQError | None, bool]:
+        return await in_one_hop(read_some())
+
+    following: asyncio.Future[Any] | None = asyncio.ensure_future(hop())
     try:
         while following is not None:
             found, error, ended = await following
-            following = None if ended else asyncio.ensure_future(in_one_hop(read_some()))
+            following = None if ended else asyncio.ensure_future(hop())
             for rows in found:
                 yield rows
             if error is not None:

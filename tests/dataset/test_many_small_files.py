@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -176,6 +177,18 @@ async def test_a_cancelled_read_ends_with_its_thread(folder: Path, monkeypatch: 
             await reading
         assert len(files) == 1
         assert (await dataset.read(["id"])).num_rows == 3 * ROWS
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_stream_that_is_left_early_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_of_files, "ONE_HOP_BYTES", 5_000)  # few files to a hop
+    async with rpq.open_many(folder) as dataset:
+        for taken in range(3):
+            async with dataset.batches(7) as batches:
+                for _ in range(taken):
+                    await anext(batches)
+            gc.collect()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_several_threads_read_one_blocking_file(folder: Path) -> None:
