@@ -36,13 +36,11 @@ from resilient_pq.format.footer import NeedBytes
 from resilient_pq.format.resilience_records import FILE_ID_SIZE, HEADER_SIZE, RecordHeader, RecordKind
 from resilient_pq.io import ObjectTail, ReadStore
 from resilient_pq.io.cancellation import all_or_none
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.version import MAKER
 
 #: Bytes that are read of the first module of a file, to see whether a key is the right one.
 _PEEKED: Final = 1024
-#: Bytes decrypted in about the time of a piece of work (`off_loop`).
-_PIECE: Final = 4 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,9 @@ async def _read_sealed_footer(store: ReadStore, key: str, tail_bytes: int) -> tu
     while True:
         tail = await store.read_tail(key, size)
         with located(Where(key=store.url_of(key))):
-            found = await off_loop(len(tail.data) // _PIECE, read_sealed_footer, memoryview(tail.data), tail.offset)
+            found = await off_loop(
+                len(tail.data) // PIECE_BYTES, read_sealed_footer, memoryview(tail.data), tail.offset
+            )
         if not isinstance(found, NeedBytes):
             return tail, found
         size = tail.info.size - found.start

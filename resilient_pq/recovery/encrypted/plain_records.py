@@ -113,7 +113,7 @@ class SealedRecord(PlainRegion):
     cipher: FileCipher
     shifts: Mapping[int, int]
 
-    def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
+    def read(self, data: memoryview, base: int, out: memoryview, start: int, *, lenient: bool) -> None:
         """Its part that is asked for."""
         content = bytes(self.end - self.start)
         payload = data[self.start + HEADER_SIZE - base : self.end - base]

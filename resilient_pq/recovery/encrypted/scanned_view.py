@@ -39,7 +39,7 @@ from resilient_pq.format.resilience_records import (
     RowGroupRecord,
 )
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.encrypted.plain_records import (
     MORE_OF_CHUNK,
@@ -227,7 +227,6 @@ class _Scan:
             if isinstance(region, SealedChunk):
                 await self._add_named(region)
         for index in [region for region in regions if isinstance(region, SealedIndex)]:
-            index.shows_damage = True
             self._add(index)
         await off_loop(len(self.lost) ** 2, put_back_exchanged, self.lost)
         head = await self.source.read(ByteRange(0, min(len(MAGIC), self.source.info.size)))
@@ -284,7 +283,7 @@ class _Scan:
 
     async def _examine(self, chunk: SealedChunk, data: memoryview | None = None) -> None:
         """Find the pages of a chunk that is not as it was written."""
-        chunk.shows_damage = chunk.with_crc = True
+        chunk.with_crc = True
         data = await self.source.read(ByteRange(chunk.start, chunk.end)) if data is None else data
         if chunk.crc is not None and crc32(data) == chunk.crc:
             return
@@ -295,11 +294,12 @@ class _Scan:
             except (FormatError, WrongTagError):
                 chunk.pages = None
         copies = self.copies.get((chunk.opener.row_group, chunk.opener.column))
-        self.lost += await off_loop(len(data) // 4096, find_pages, chunk, data, copies)
+        self.lost += await off_loop(len(data) // PIECE_BYTES, find_pages, chunk, data, copies)
 
     def view(self) -> DecryptedStore:
         """The file in the clear."""
-        view = DecryptedStore(self.source.store, self.source.info, self.source.info.size, self.regions)
+        store, info = self.source.store, self.source.info
+        view = DecryptedStore(store, info, info.size, self.regions, shows_damage=True)
         view.encrypted_footer = self.sealed.module is not None
         view.missing_keys = {path: about for path, about in self.own.items() if self.given[path] is None}
         view.encryption = self.encryption
