@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from resilient_pq.encryption.decrypted_object import DecryptedObject
-from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.held_chunks import HeldChunks
 from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.encryption.opened_footer import OpenedFooter
+from resilient_pq.encryption.opened_footer import FileKeys, OpenedFooter
 from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, opened, regions_of
 from resilient_pq.errors import FormatError, StoreError, Where, located
 from resilient_pq.format import footer
@@ -22,6 +21,7 @@ from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, Wrong
 from resilient_pq.format.crypto.page_view import SealedPage
 from resilient_pq.format.resilience_records import HEADER_SIZE
 from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io.protocols import OpenObject
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
@@ -61,6 +61,7 @@ class DecryptedStore(SubstituteStore):
         info: ObjectInfo,
         size: int,
         regions: Sequence[PlainRegion],
+        keys: FileKeys,
         tail: ObjectTail | None = None,
         *,
         shows_damage: bool,
@@ -68,10 +69,9 @@ class DecryptedStore(SubstituteStore):
     ) -> None:
         """`open` is the way to get one, unless other regions than its own are known."""
         super().__init__(store, info, size)
-        self.encrypted_footer = True
+        self.encrypted_footer = keys.sealed.module is not None
         self.state: str | None = None
-        self.missing_keys: dict[str, bytes | None] = {}
-        self.encryption: Encryption | None = None
+        self.missing_keys, self.encryption = keys.missing, keys.encryption
         self.on_healed: Callable[[Where, int], None] = lambda where, num_blocks: None
         self._tail = tail or ObjectTail(info, info.size, b"")
         self._held = HeldChunks(self._whole)
@@ -79,6 +79,8 @@ class DecryptedStore(SubstituteStore):
         self._healed: HealedStore | None = None
         self._regions = sorted(regions, key=lambda region: region.start)
         _check_places(self._regions, size)
+        for chunk in self.chunks:
+            chunk.with_crc = shows_damage
 
     @classmethod
     async def open(
@@ -104,18 +106,12 @@ class DecryptedStore(SubstituteStore):
         """
         found = await OpenedFooter.read(store, key, keys, aad_prefix=aad_prefix, tail_bytes=tail_bytes)
         with located(Where(key=store.url_of(key))):
-            encryption = found.encryption
-            chunks = await off_loop(found.num_chunks, found.open_chunks)
-            regions: list[PlainRegion] = [*found.around()]
-            size = regions[-1].end
-            for region in (region for chunk in chunks for region in regions_of(chunk)):
-                if isinstance(region, SealedChunk):
-                    region.with_crc = shows_damage
-                regions.append(region)
-            view = cls(store, found.tail.info, size, regions, found.tail, shows_damage=shows_damage, heals=heals)
-        view.encrypted_footer, view.encryption = found.sealed.module is not None, encryption
+            chunks = await off_loop(len(found.metadata.row_groups) * 8, found.open_chunks)
+            around = [*found.around()]
+            regions = [*around, *(region for chunk in chunks for region in regions_of(chunk))]
+            info, size, known = found.tail.info, around[-1].end, found.keys
+            view = cls(store, info, size, regions, known, found.tail, shows_damage=shows_damage, heals=heals)
         view.state = footer.key_values(found.metadata.key_value_metadata).get(footer.STATE_KEY)
-        view.missing_keys = found.missing_keys
         return view
 
     @property
@@ -127,17 +123,16 @@ class DecryptedStore(SubstituteStore):
             return None
         return lambda _: DecryptedObject(self, open_stored(self._info), loop)
 
-    def at_hand(self, start: int, end: int) -> tuple[list[PlainRegion], int, int] | None:
-        """The regions in a range, and where what is stored for them lies; None where more has to be read first."""
+    def read_through(self, stored: OpenObject, start: int, end: int) -> memoryview | None:
+        """The bytes of a range in the clear, read in this thread; None where more has to be read first."""
         touched = self._touched(start, end)
-        if any(isinstance(region, SealedChunk) and region.is_torn_by(start, end) for region in touched):
-            return None
         low, high = _stored_place(touched, start, end)
-        return (touched, low, high) if high <= self._info.size else None
-
-    def read(self, start: int, end: int) -> Coroutine[Any, Any, memoryview]:
-        """The bytes of a range in the clear, through parity too."""
-        return self._read(self._info.key, start, end)
+        torn = any(isinstance(region, SealedChunk) and region.is_torn_by(start, end) for region in touched)
+        if torn or high > self._info.size:
+            return None
+        content = opened(stored.read(low, high), low, touched, start, end)
+        self._warn_of_unverified(touched)
+        return content
 
     @property
     def chunks(self) -> list[SealedChunk]:
@@ -248,10 +243,10 @@ class DecryptedStore(SubstituteStore):
     ) -> memoryview:
         read = partial(opened, lenient=lenient)
         found = await off_loop(len(data) // PIECE_BYTES, read, data, base, touched, start, end)
-        self.warn_of_unverified(touched)
+        self._warn_of_unverified(touched)
         return found
 
-    def warn_of_unverified(self, touched: Sequence[PlainRegion]) -> None:
+    def _warn_of_unverified(self, touched: Sequence[PlainRegion]) -> None:
         """Warn, once, where nothing verifies pages that were read."""
         if not self._warned and any(_is_unverified(region) for region in touched):
             self._warned = True
@@ -319,6 +314,25 @@ class DecryptedStore(SubstituteStore):
         if len(behind) < CTR_OVERHEAD:
             behind = memoryview(await self._stored(at + header, min(at + header + CTR_OVERHEAD, end)))
         return header + module_size(behind, 0, end - at - header, CTR_OVERHEAD)
+
+
+class DecryptedObject(OpenObject):
+    """Reads and decrypts in the thread that asks; what does not open is left to the event loop."""
+
+    def __init__(self, view: DecryptedStore, stored: OpenObject, loop: asyncio.AbstractEventLoop) -> None:
+        """Read through `stored`; `loop` runs while threads read."""
+        self._view, self._stored, self._loop = view, stored, loop
+
+    def read(self, start: int, end: int) -> memoryview:
+        """The bytes from `start` up to, not including, `end`."""
+        with suppress(FormatError):  # the loop reads it again, heals it, or says what is wrong
+            if (found := self._view.read_through(self._stored, start, end)) is not None:
+                return found
+        return asyncio.run_coroutine_threadsafe(self._view._read("", start, end), self._loop).result()
+
+    def close(self) -> None:
+        """Close what is stored."""
+        self._stored.close()
 
 
 def _is_unverified(region: PlainRegion) -> bool:

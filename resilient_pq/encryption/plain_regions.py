@@ -11,11 +11,9 @@ import numpy as np
 from resilient_pq import memory_pool
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import AuthenticationError, ChecksumError, FormatError, Where, located
-from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import NO_PAGE, ChunkCipher, SealedPage, pages_in
 from resilient_pq.format.crypto.sealed_footer import OpenedChunk, wrong_tag
-from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import SEALED_CRC_KEY, ChunkSums, key_values
 
 
@@ -178,8 +176,7 @@ class SealedChunk(PlainRegion):
 
     def pages_by_index(self, index: memoryview) -> bool:
         """Take the places of pages from the stored offset index; whether they fit the chunk."""
-        content = self.opener.open_index(index, ModuleType.OFFSET_INDEX)
-        locations = compact_protocol.decode(OffsetIndex, content)[0].page_locations
+        locations = self.opener.open_offset_index(index).page_locations
         pages = [SealedPage(one.offset, one.compressed_page_size, i) for i, one in enumerate(locations)]
         first = pages[0].start if pages else self.end
         if self.has_dictionary and first > self.start:

@@ -80,9 +80,9 @@ class ModulePlace:
         return file_aad + bytes([self.type]) + struct.pack(f"<{len(ordinals)}h", *ordinals)
 
 
-def record_aad(file_aad: bytes, kind: int, number: int) -> bytes:
+def record_aad(file_aad: bytes | None, kind: int, number: int) -> bytes:
     """The AAD of the payload of a record of ours, which has a number in its file (docs/format.md)."""
-    return file_aad + bytes([ModuleType.RECORD + kind]) + number.to_bytes(4, "little")
+    return (file_aad or b"") + bytes([ModuleType.RECORD + kind]) + number.to_bytes(4, "little")
 
 
 class KeyCipher:

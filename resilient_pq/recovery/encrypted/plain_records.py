@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from resilient_pq.encryption.plain_regions import PlainRegion, put_bytes
-from resilient_pq.errors import FormatError, ResilientPQError
+from resilient_pq.errors import AuthenticationError, FormatError, ResilientPQError, Where
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTagError, module_size, record_aad
-from resilient_pq.format.crypto.page_view import padded
+from resilient_pq.format.crypto.page_view import ChunkCipher, padded
 from resilient_pq.format.crypto.sealed_footer import OpenedChunk, open_chunks, parse_sealed_footer, plain_record
 from resilient_pq.format.file_metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.footer import TAIL_SIZE
@@ -35,14 +35,31 @@ def opened_payload(header: RecordHeader, module: memoryview, cipher: FileCipher)
     Raises:
         WrongTagError: It is not what was sealed for this record.
     """
-    kind = ModuleType.RECORD + header.kind
-    if (
-        cipher.footer is None
-        or cipher.file_aad is None
-        or module_size(module, 0, len(module), GCM_OVERHEAD) != len(module)
-    ):
-        raise FormatError("the payload of a record has another length than it says")
-    return bytes(cipher.footer.open(module, kind, record_aad(cipher.file_aad, header.kind, header.number)))
+    if module_size(module, 0, len(module), GCM_OVERHEAD) != len(module):
+        raise WrongTagError
+    aad = record_aad(cipher.file_aad, header.kind, header.number)
+    return bytes(cipher.footer.open(module, ModuleType.RECORD + header.kind, aad))
+
+
+def opened_record(header: RecordHeader, payload: memoryview, cipher: FileCipher) -> RowGroupRecord:
+    """The record of a row group, whose metadata and indexes may still be sealed.
+
+    Raises:
+        AuthenticationError: It is not what was sealed.
+    """
+    try:
+        content = opened_payload(header, payload, cipher)
+    except WrongTagError:
+        where = Where(offset=header.offset)
+        raise AuthenticationError("the record of a row group is not what was written", where=where) from None
+    return compact_protocol.decode(RowGroupRecord, content)[0]
+
+
+def offset_index_of(copies: ChunkCopies, opener: ChunkCipher) -> OffsetIndex | None:
+    """The offset index that a record keeps of an encrypted chunk."""
+    if copies.sealed_offset_index is None:
+        return copies.offset_index
+    return opener.open_offset_index(memoryview(copies.sealed_offset_index))
 
 
 def plain_header(header: RecordHeader, payload: bytes, shifts: Mapping[int, int]) -> RecordHeader:
@@ -71,16 +88,12 @@ def plain_chunk_record(header: RecordHeader, place: ChunkPlace, shifts: Mapping[
 
 def opened_row_group(record: RowGroupRecord, cipher: FileCipher) -> list[OpenedChunk]:
     """Open the metadata and the indexes in the record of a row group; gives the chunks of which the key is known."""
-    metadata = FileMetaData(1, [], record.row_group.num_rows, [record.row_group])
     if len(record.chunks) != len(record.row_group.columns):
         raise FormatError("the record of a row group has other chunks than columns")
-    opened = list(open_chunks(metadata, cipher))
+    opened = list(open_chunks([record.row_group], cipher))
     for one in opened:
         copies = record.chunks[one.opener.column]
-        index = copies.offset_index
-        if copies.sealed_offset_index is not None:
-            module = memoryview(copies.sealed_offset_index)
-            index = compact_protocol.decode(OffsetIndex, one.opener.open_index(module, ModuleType.OFFSET_INDEX))[0]
+        index = offset_index_of(copies, one.opener)
         # What else it keeps is of the ciphertext.
         record.chunks[one.opener.column] = ChunkCopies(index, dictionary_page=copies.dictionary_page)
     return opened
@@ -121,8 +134,7 @@ class SealedRecord(PlainRegion):
             sealed = parse_sealed_footer(payload, self.start + HEADER_SIZE, None)
             if sealed is not None:
                 metadata = sealed.metadata(self.cipher)
-                for _ in open_chunks(metadata, self.cipher):
-                    pass
+                list(open_chunks(metadata.row_groups, self.cipher))
                 content = plain_footer_record(self.header, metadata, self.shifts)
         except (ResilientPQError, WrongTagError):
             pass  # it is shown as bytes that are no record
