@@ -197,10 +197,11 @@ def aes_gcm() -> Any:
 
 def checked_key(key: object) -> bytes:
     """A key, if it can be one; the error says nothing of its bytes."""
-    if not isinstance(key, bytes | bytearray) or len(key) not in KEY_SIZES:
-        what = f"{len(key)} bytes" if isinstance(key, bytes | bytearray) else type(key).__name__
+    found = bytes(key) if isinstance(key, bytes | bytearray | memoryview) else None
+    if found is None or len(found) not in KEY_SIZES:
+        what = type(key).__name__ if found is None else f"{len(found)} bytes"
         raise OptionError(f"an encryption key is bytes, 16, 24 or 32 of them, not {what}")
-    return bytes(key)
+    return found
 
 
 def module_size(data: memoryview, at: int, end: int, overhead: int) -> int:

@@ -239,16 +239,21 @@ class _Scan:
             return None if cipher is None else ChunkCipher(cipher, self.cipher.file_aad, place.row_group, place.column)
         # No footer names a row group yet: the tag of the first page tells which key is right.
         path = self.schema.leaves[place.column].column_path
-        own = await self.keys.key_of(path.encode(), path)
-        tagged = self.cipher.algorithm.tagged_pages
-        ciphers = [self.cipher.footer, None if own is None else KeyCipher(own, tagged_pages=tagged)]
-        for cipher in ciphers:
+        self.cipher.take_column_keys({path: await self._guessed_key(path)})
+        for cipher in (self.cipher.footer, self.cipher.columns[path]):
             if cipher is not None:
                 opener = ChunkCipher(cipher, self.cipher.file_aad, place.row_group, place.column)
                 if _opens(opener, None, data) or _opens(opener, 0, data):
                     self.keys_of_columns[place.column] = cipher
                     return opener
         return None
+
+    async def _guessed_key(self, path: str) -> bytes | None:
+        """The key of a column whose key metadata is not known, if it is the default: its path."""
+        try:
+            return await self.keys.key_of(path.encode(), path)
+        except FormatError:  # KeyTools find keys by key material alone
+            return None
 
     async def _examine(self, chunk: SealedChunk, data: memoryview | None = None) -> None:
         """Find the pages of a chunk that is not as it was written."""
