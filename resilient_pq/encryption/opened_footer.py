@@ -23,7 +23,7 @@ from resilient_pq.format.crypto.sealed_footer import (
     plain_record,
     read_sealed_footer,
 )
-from resilient_pq.format.file_metadata import FileMetaData, RowGroup
+from resilient_pq.format.file_metadata import EncryptionWithColumnKey, FileMetaData, RowGroup
 from resilient_pq.format.footer import NeedBytes
 from resilient_pq.format.resilience_records import FILE_ID_SIZE, HEADER_SIZE, RecordHeader, RecordKind
 from resilient_pq.io import ObjectTail, ReadStore
@@ -183,17 +183,22 @@ async def _prove_keys(known: FileKeys, first: memoryview) -> bool:
         return True
     if known.sealed.module is not None:
         return False
-    try:
-        metadata, _ = compact_protocol.decode(FileMetaData, known.sealed.payload, what="footer")
-    except FormatError:
-        return False
-    for chunk in [chunk for row_group in metadata.row_groups[:1] for chunk in row_group.columns]:
-        own, module = own_key_of(chunk), chunk.encrypted_column_metadata
-        if own is not None and module is not None:
-            given = await known.asked.key_of(own.key_metadata, ".".join(own.path_in_schema or ()))
-            if given is not None and KeyCipher(given).seems_right_for(memoryview(module)):
-                return True
+    for own, module in _own_keys(known.sealed):
+        given = await known.asked.key_of(own.key_metadata, ".".join(own.path_in_schema or ()))
+        if given is not None and KeyCipher(given).seems_right_for(memoryview(module)):
+            return True
     return False
+
+
+def _own_keys(sealed: SealedFooter) -> list[tuple[EncryptionWithColumnKey, bytes]]:
+    """What a footer in the clear, which nothing has proven, says of keys of columns, with metadata sealed with each."""
+    try:
+        metadata, _ = compact_protocol.decode(FileMetaData, sealed.payload, what="footer")
+    except FormatError:
+        return []
+    columns = [chunk for row_group in metadata.row_groups[:1] for chunk in row_group.columns]
+    found = [(own_key_of(chunk), chunk.encrypted_column_metadata) for chunk in columns]
+    return [(own, module) for own, module in found if own is not None and module is not None]
 
 
 def _lost_record(sealed: SealedFooter, metadata: FileMetaData) -> RecordHeader | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from resilient_pq.checksum import crc32, signed
+from resilient_pq.checksum import crc32
 from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.keys import FOOTER
 from resilient_pq.errors import EncodingError
@@ -28,7 +28,6 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
-    MAX_DICTIONARY_COPY,
     SPAN_SIZE,
     BytesBehind,
     ChunkCopies,
@@ -51,7 +50,7 @@ def shown_metadata(metadata: ColumnMetaData) -> ColumnMetaData:
     return replace(metadata, **left_out)
 
 
-class DescribedSealed:
+class DescribedSealed(Described):
     """A chunk that is encrypted, with the footer key or with a key of its own."""
 
     def __init__(
@@ -97,20 +96,11 @@ class DescribedSealed:
             ColumnChunk(meta_data=metadata, crypto_metadata=crypto, encrypted_column_metadata=sealed)
         )
 
-    def copies(self) -> bytes:
-        """Its ChunkCopies."""
-        chunk, body = self._chunk, self._chunk.dictionary_body
-        return compact_protocol.encode(
-            ChunkCopies(
-                offset_index=chunk.offset_index if self._own_key is None else None,
-                page_headers=chunk.headers,
-                crc32=signed(chunk.crc),
-                dictionary_page=chunk.dictionary_page,
-                dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
-                header_crcs=chunk.header_crcs,
-                sealed_offset_index=None if self._own_key is None else self._offset_index,
-            )
-        )
+    def _copies(self) -> ChunkCopies:
+        copies = super()._copies()
+        if self._own_key is not None:
+            copies.offset_index, copies.sealed_offset_index = None, self._offset_index
+        return copies
 
     def column_index(self) -> bytes | None:
         """Its ColumnIndex as a module; None where it has none."""
@@ -175,9 +165,7 @@ class FileSealing:
         """The payload of the record of a row group, which has this number."""
         return self._record(RecordKind.ROW_GROUP, number, payload)
 
-    def described(
-        self, chunk: EncodedChunk, filter_offset: int, row_group: int, column: int
-    ) -> Described | DescribedSealed:
+    def described(self, chunk: EncodedChunk, filter_offset: int, row_group: int, column: int) -> Described:
         """What footers and records say of a chunk in its place."""
         sealer = self._sealer(row_group, column)
         if sealer is None:
@@ -185,13 +173,12 @@ class FileSealing:
         return DescribedSealed(chunk, filter_offset, sealer, self._own_keys[column])
 
     def in_footer(
-        self, described: Sequence[Described | DescribedSealed], columns: Sequence[bytes], record: tuple[str, str]
+        self, described: Sequence[Described], columns: Sequence[bytes], record: tuple[str, str]
     ) -> list[bytes]:
         """The ColumnChunks of a record as they stand in a footer, where the first one has the key of the record."""
         if not self._in_clear:
             return [*(chunk.column_chunk(record) for chunk in described[:1]), *columns[1:]]
-        shown = [each.shown_chunk if isinstance(each, DescribedSealed) else each.column_chunk for each in described]
-        return [*(chunk(record) for chunk in shown[:1]), *(chunk() for chunk in shown[1:])]
+        return [chunk.shown_chunk(*[] if i else [record]) for i, chunk in enumerate(described)]
 
     def goes_on(self, sealed: SealedFooter) -> bool:
         """Whether a file with this footer is encrypted in the same way."""

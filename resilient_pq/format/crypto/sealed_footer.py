@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from resilient_pq.checksum import crc32
 from resilient_pq.errors import (
     AuthenticationError,
-    ChecksumError,
     FormatError,
-    TornFileError,
     Where,
     WrongKeyError,
     located,
@@ -32,8 +29,8 @@ from resilient_pq.format.crypto.modules import (
 )
 from resilient_pq.format.crypto.page_view import ChunkCipher
 from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, EncryptionAlgorithm, FileMetaData, RowGroup
-from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBytes, frame
-from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, parse_header, payload_sums
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBytes, frame, framed_in
+from resilient_pq.format.resilience_records import RecordHeader
 
 FOOTER_CHANGED: Final = "the footer is not what was sealed: it was changed, or what binds it to the file"
 #: Nonce and tag behind a footer in the clear.
@@ -115,21 +112,13 @@ def read_sealed_footer(tail: memoryview, offset: int) -> SealedFooter | NeedByte
         ChecksumError: The record of ours before it says that its bytes changed.
         FormatError: It is damaged.
     """
-    size = offset + len(tail)
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] not in (MAGIC, ENCRYPTED_MAGIC):
         return None
-    length = int.from_bytes(last[:4], "little")
-    start = size - TAIL_SIZE - length
-    if start < len(MAGIC):
-        raise TornFileError(f"the footer says it has {length:,} bytes, but the file has {size:,}")
-    if start < offset or (start - HEADER_SIZE < offset and start >= HEADER_SIZE):
-        return NeedBytes(max(start - HEADER_SIZE, 0))
-    payload = tail[start - offset :]
-    record = _record(tail, start - offset, start)
-    if record is not None and not record.holds(payload):
-        computed, where = crc32(payload), Where(offset=start)
-        raise ChecksumError("footer CRC32 does not match", stored=record.payload_crc, computed=computed, where=where)
+    found = framed_in(tail, offset, int.from_bytes(last[:4], "little"))
+    if isinstance(found, NeedBytes):
+        return found
+    start, payload, record = found
     with located(Where(offset=start)):
         return parse_sealed_footer(payload, start, record)
 
@@ -162,11 +151,6 @@ def sealed_frame(
     module = key.seal(metadata, ModuleType.FOOTER, aad, random_bytes)
     crypto = FileCryptoMetaData(cipher.algorithm.stored, key_metadata)
     return frame(compact_protocol.encode(crypto) + module, ENCRYPTED_MAGIC)
-
-
-def _record(tail: memoryview, at: int, start: int) -> RecordHeader | None:
-    header = parse_header(tail[at - HEADER_SIZE : at]) if at >= HEADER_SIZE else None
-    return header if header is not None and header.payload_offset == start else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +229,4 @@ def _bloom_filter(metadata: ColumnMetaData | None) -> tuple[int, int | None] | N
 
 def plain_record(record: RecordHeader, payload: bytes, metadata: FileMetaData) -> RecordHeader:
     """The header of a footer's record, as it is in a file in the clear."""
-    payload_hash, payload_crc = payload_sums(payload)
-    return replace(
-        record,
-        num_rows=metadata.num_rows,
-        num_row_groups=len(metadata.row_groups),
-        payload_size=len(payload),
-        payload_hash=payload_hash,
-        payload_crc=payload_crc,
-    )
+    return record.before(payload, num_rows=metadata.num_rows, num_row_groups=len(metadata.row_groups))

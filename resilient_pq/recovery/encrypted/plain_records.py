@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from resilient_pq.encryption.plain_regions import PlainRegion, put_bytes
 from resilient_pq.errors import AuthenticationError, FormatError, ResilientPQError, Where
@@ -22,7 +22,6 @@ from resilient_pq.format.resilience_records import (
     ChunkPlace,
     RecordHeader,
     RowGroupRecord,
-    payload_sums,
 )
 
 #: What the record of an encrypted chunk has more bytes than one in the clear: that stands right before the chunk.
@@ -62,27 +61,16 @@ def offset_index_of(copies: ChunkCopies, opener: ChunkCipher) -> OffsetIndex | N
     return opener.open_offset_index(memoryview(copies.sealed_offset_index))
 
 
-def plain_header(header: RecordHeader, payload: bytes, shifts: Mapping[int, int]) -> RecordHeader:
+def plain_header(header: RecordHeader, payload: bytes, shifts: Mapping[int, int], **fields: int) -> RecordHeader:
     """The header of a record in the clear; `shifts` say how much later records lie there, by their offsets."""
-    payload_hash, payload_crc = payload_sums(payload)
-    return replace(
-        header,
-        previous=header.previous + shifts.get(header.previous, 0),
-        payload_size=len(payload),
-        payload_hash=payload_hash,
-        payload_crc=payload_crc,
-    )
+    return header.before(payload, previous=header.previous + shifts.get(header.previous, 0), **fields)
 
 
 def plain_chunk_record(header: RecordHeader, place: ChunkPlace, shifts: Mapping[int, int]) -> bytes:
     """The record of a chunk, zero bytes before it."""
     payload = place.pack()
-    plain = replace(
-        plain_header(header, payload, shifts),
-        offset=header.offset + MORE_OF_CHUNK,
-        num_rows=place.first_row,
-        num_row_groups=place.row_group,
-    )
+    at, first_row, row_group = header.offset + MORE_OF_CHUNK, place.first_row, place.row_group
+    plain = plain_header(header, payload, shifts, offset=at, num_rows=first_row, num_row_groups=row_group)
     return (bytes(MORE_OF_CHUNK) + plain.pack() + payload)[: MORE_OF_CHUNK + CHUNK_RECORD_SIZE]
 
 
@@ -103,11 +91,8 @@ def plain_row_group_record(header: RecordHeader, record: RowGroupRecord, shifts:
     """The record of a row group that was opened, of so many bytes with its header."""
     row_group = record.row_group
     payload = padded(compact_protocol.encode(record), size - HEADER_SIZE)
-    plain = replace(
-        plain_header(header, payload, shifts),
-        num_rows=(record.first_row or 0) + row_group.num_rows,
-        num_row_groups=(row_group.ordinal or 0) + 1,
-    )
+    num_rows, num_row_groups = (record.first_row or 0) + row_group.num_rows, (row_group.ordinal or 0) + 1
+    plain = plain_header(header, payload, shifts, num_rows=num_rows, num_row_groups=num_row_groups)
     return plain.pack() + payload
 
 

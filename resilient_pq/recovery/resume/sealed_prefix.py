@@ -17,7 +17,7 @@ from resilient_pq.encryption.decrypted_store import DecryptedStore
 from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.encryption.opened_footer import FileKeys
-from resilient_pq.errors import AuthenticationError, FormatError, OptionError, RecoveryError, Where
+from resilient_pq.errors import AuthenticationError, FormatError, OptionError
 from resilient_pq.format import footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.crypto.sealed_footer import SealedFooter, open_chunks, parse_sealed_footer
@@ -41,7 +41,7 @@ from resilient_pq.recovery.encrypted.ciphertext import survey_ciphertext
 from resilient_pq.recovery.encrypted.plain_records import offset_index_of, opened_record
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_of_placed
-from resilient_pq.recovery.resume.resume_local import damaged
+from resilient_pq.recovery.resume.resume_local import damaged, nothing_to_resume
 from resilient_pq.recovery.verification.checksum_checks import record_range
 from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 from resilient_pq.writer.file_sealing import FileSealing
@@ -145,11 +145,7 @@ async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, memo
     found = await source.drive(survey_ciphertext(source.info.size))
     headers = [header for header in found.unbroken if header.kind in _ENDS]
     if not headers or headers[0].kind != RecordKind.ANCHOR:
-        raise RecoveryError(
-            "there is nothing to resume: not even the schema is whole in it",
-            where=Where(key=source.url),
-            hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
-        )
+        raise nothing_to_resume(source)
     if found.newest_named >= headers[-1].end:  # a checkpoint was stored, as more was written behind it
         raise damaged(source)
     places = [(header, ByteRange(header.payload_offset, header.end)) for header in headers]
