@@ -20,9 +20,10 @@ from resilient_pq.arrow.types.field import (
     Field,
     in_utf8,
     normalise,
+    renamed,
 )
 from resilient_pq.arrow.types.group_nesting import ListShape, MapShape, shape_of
-from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema, refined, stored_fields
+from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, StoredFields, encode_arrow_schema, refined
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Repetition, Type
@@ -247,10 +248,26 @@ class ColumnFields:
         return Field("", "+s", False, tuple(map(self._found.__getitem__, positions)), metadata=self._metadata)
 
     def _find(self, positions: Sequence[int]) -> None:
-        stored = stored_fields(self._stored, self._schema.names, positions)
-        for position, hint in zip(positions, stored, strict=True):
-            derived = arrow_field_of(self._schema.root.children[position], int96_unit=self._int96_unit)
-            self._found[position] = self._form(derived if hint is None else refined(derived, hint) or derived)
+        names, alike = self._schema.names, self._schema.alike
+        stored = StoredFields(self._stored, names)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for position in positions:
+            same = -1 if alike is None else stored.alike[position]
+            key = (-1, position) if alike is None or same < 0 else (alike[position], same)
+            groups.setdefault(key, []).append(position)
+        for first, *others in groups.values():
+            self._found[first] = found = self._field(first, stored)
+            if others and found.children:  # lists, whose elements have names, too
+                self._found.update((position, self._field(position, stored)) for position in others)
+            elif others:
+                self._found.update(zip(others, renamed(found, [names[position] for position in others]), strict=True))
+
+    def _field(self, position: int, stored: StoredFields) -> Field:
+        derived, hint = (
+            arrow_field_of(self._schema.root.children[position], int96_unit=self._int96_unit),
+            stored.of(position),
+        )
+        return self._form(derived if hint is None else refined(derived, hint) or derived)
 
     @cached_property
     def _metadata(self) -> tuple[tuple[bytes, bytes], ...]:

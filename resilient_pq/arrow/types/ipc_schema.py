@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from resilient_pq.arrow.types.field import MAX_NESTING, Field
+from resilient_pq.format import kernels
 
 _CONTINUATION: Final = 0xFFFFFFFF
 _SCHEMA_HEADER: Final = 1
@@ -53,6 +54,17 @@ class SchemaMessage:
         self._schema = schema
         #: Number of columns; each takes at least the four bytes of its offset.
         self.num_columns = min(schema.count(_COLUMNS), len(message) // 4)
+
+    def alike(self, names: list[str]) -> list[int]:
+        """For columns of these names numbers, which those share that differ in their names alone.
+
+        The number of a column is -1 where it takes more than one look to tell what is stored.
+        """
+        vector = self._schema.target(_COLUMNS)
+        if kernels.alike_fields is None or vector is None or self.num_columns != len(names):
+            return [-1] * len(names)
+        found: list[int] = kernels.alike_fields(self._schema.reader.data, vector, names)
+        return found
 
     def column(self, position: int) -> Field | None:
         """The field of a column; None where it is damaged, or of a type that no column is written from."""
@@ -172,7 +184,8 @@ class _Table:
         offset = self.reader.unpack("H", self.offsets_at + entry)
         return self.at + offset if offset else None
 
-    def _target(self, number: int) -> int | None:
+    def target(self, number: int) -> int | None:
+        """Where lies what a field refers to."""
         place = self._place(number)
         return None if place is None else place + self.reader.unpack("I", place)
 
@@ -187,12 +200,12 @@ class _Table:
 
     def string(self, number: int) -> bytes:
         """A string; empty where there is none."""
-        target = self._target(number)
+        target = self.target(number)
         return b"" if target is None else self.reader.string(target)
 
     def table(self, number: int) -> _Table | None:
         """A table, or the table of a union."""
-        target = self._target(number)
+        target = self.target(number)
         return None if target is None else _Table(self.reader, target)
 
     def tables(self, number: int) -> Iterator[_Table]:
@@ -202,17 +215,17 @@ class _Table:
 
     def count(self, number: int) -> int:
         """How many tables a vector says it has."""
-        target = self._target(number)
+        target = self.target(number)
         return 0 if target is None else self.reader.unpack("I", target)
 
     def integers(self, number: int) -> list[int]:
         """The integers of a vector of those of four bytes."""
-        target = self._target(number) or 0
+        target = self.target(number) or 0
         return [self.reader.unpack("I", target + 4 + 4 * index) for index in range(self.count(number))]
 
     def element(self, number: int, index: int) -> _Table:
         """One table of a vector that has it."""
-        target = self._target(number)
+        target = self.target(number)
         assert target is not None
         place = target + 4 + 4 * index
         return _Table(self.reader, place + self.reader.unpack("I", place))
