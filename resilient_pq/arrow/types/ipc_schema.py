@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Final
 
 from resilient_pq.arrow.types.field import MAX_NESTING, Field
-from resilient_pq.format import kernels
 
 _CONTINUATION: Final = 0xFFFFFFFF
 _SCHEMA_HEADER: Final = 1
@@ -52,19 +51,9 @@ class SchemaMessage:
         if schema is None:
             raise ValueError("the message has no header")
         self._schema = schema
-        #: Number of columns; each takes at least the four bytes of its offset.
+        #: Number of columns; each takes at least the four bytes of its offset. The flatbuffer, and where it lists them.
         self.num_columns = min(schema.count(_COLUMNS), len(message) // 4)
-
-    def alike(self, names: list[str]) -> list[int]:
-        """For columns of these names numbers, which those share that differ in their names alone.
-
-        The number of a column is -1 where it takes more than one look to tell what is stored.
-        """
-        vector = self._schema.target(_COLUMNS)
-        if kernels.alike_fields is None or vector is None or self.num_columns != len(names):
-            return [-1] * len(names)
-        found: list[int] = kernels.alike_fields(self._schema.reader.data, vector, names)
-        return found
+        self.listed = schema.reader.data, schema.target(_COLUMNS) or 0
 
     def column(self, position: int) -> Field | None:
         """The field of a column; None where it is damaged, or of a type that no column is written from."""
@@ -185,12 +174,10 @@ class _Table:
         return self.at + offset if offset else None
 
     def target(self, number: int) -> int | None:
-        """Where lies what a field refers to."""
         place = self._place(number)
         return None if place is None else place + self.reader.unpack("I", place)
 
     def has(self, number: int) -> bool:
-        """Whether a field is not left out."""
         return self._place(number) is not None
 
     def number(self, number: int, code: str, default: int = 0) -> int:

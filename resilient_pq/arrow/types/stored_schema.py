@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -18,6 +19,7 @@ from nanoarrow.ipc import StreamWriter
 
 from resilient_pq.arrow.types.field import PLAIN_FORMATS, Field, plain_format
 from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
+from resilient_pq.format import kernels
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
 #: Metadata of a column, or an element of one: the form of its type, of which the plain one is stored.
@@ -102,10 +104,20 @@ class StoredFields:
         self._names = names
         self._message = _decode(text) if text else None
 
-    @cached_property
-    def alike(self) -> list[int]:
-        """For each column a number, which those share that differ in their names alone; -1: look at it."""
-        return [0] * len(self._names) if self._message is None else self._message.alike(self._names)
+    def alike(self, positions: Sequence[int], alike: Sequence[int]) -> list[list[int]]:
+        """The columns at some positions, those together that differ in their names alone.
+
+        `alike` has for each column a number, which those share of which that is so in the Parquet schema.
+        """
+        stored = [0] * len(self._names)
+        if self._message is not None:
+            known = kernels.alike_fields is not None and self._message.num_columns == len(stored)
+            stored = kernels.alike_fields(*self._message.listed, self._names) if known else [-1] * len(stored)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for position in positions:
+            same = stored[position]
+            groups.setdefault((-1, position) if same < 0 else (alike[position], same), []).append(position)
+        return list(groups.values())
 
     def of(self, position: int) -> Field | None:
         """The stored field of a column, None for one that has none.
