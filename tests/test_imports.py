@@ -84,7 +84,7 @@ def test_an_ordinary_local_file_brings_what_it_needs(work: str, most: int, other
     count, names = imported(begin + work, path)
     assert count <= most
     assert not names & (ABOVE | others)
-    assert not names & {"aiobotocore", "botocore", "fsspec", "pyarrow", "rich", "s3fs", "typer"}
+    assert not names & {"aiobotocore", "aiohttp", "botocore", "fsspec", "pyarrow", "rich", "s3fs", "typer"}
 
 
 def test_names_are_there_for_those_who_list_them() -> None:

@@ -329,7 +329,7 @@ async def main():
     async with S3Store({moto_server.storage_options!r}) as store:
         assert (await store.read_tail("{moto_server.bucket}/plain/a", 3)).data == b"789"
 asyncio.run(main())
-found = {{"botocore", "aiohttp", "aiobotocore", "s3fs", "fsspec"}} & set(sys.modules)
+found = {{"email", "http", "botocore", "aiohttp", "aiobotocore", "s3fs", "fsspec"}} & set(sys.modules)
 assert not found, found
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
