@@ -368,10 +368,7 @@ class Placed(Protocol):
 
 
 class located:  # noqa: N801 (a context manager, used as a function is)
-    """Add a place to any error of ours that passes through: one, or that of something, which is asked on an error.
-
-    A lack of memory, which any library may find, becomes an error of ours on its way.
-    """
+    """Add a place to any error of ours that passes through; a lack of memory becomes an error of ours."""
 
     __slots__ = ("_place",)
 

@@ -46,11 +46,7 @@ class OutputFile:
         return self.store.url_of(self.key)
 
     async def size(self) -> int | None:
-        """Its bytes, where it is there as the plan has it; None where it is not there.
-
-        Raises:
-            AlreadyExistsError: Something else is there.
-        """
+        """Its bytes, where it is there as the plan has it; None where it is not there."""
         if not await self.store.exists(self.key):
             return None
         try:

@@ -105,10 +105,7 @@ def connected(address: str) -> Client:
 
 
 class OnCluster:
-    """Does files on a cluster: ``await run(task)`` for each, as many at one time as `max_files`.
-
-    It belongs to one event loop.
-    """
+    """Does files on a cluster: ``await run(task)`` for each, as many at one time as `max_files`."""
 
     def __init__(
         self,

@@ -36,11 +36,7 @@ class Narrowed:
 
 
 class FolderColumns:
-    """The values of some files, which all rows of a file share.
-
-    Attributes:
-        field: The struct of the columns.
-    """
+    """The values of some files, which all rows of a file share."""
 
     def __init__(self, names: Sequence[str], partitioning: object) -> None:
         """Read names."""

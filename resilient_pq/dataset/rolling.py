@@ -25,11 +25,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """When a file is full; None for no such limit.
-
-    Raises:
-        SchemaError: A limit that no file could have.
-    """
+    """When a file is full; None for no such limit."""
 
     rows: int | None = None  # rows of a file, exactly
     num_bytes: int | None = None  # bytes of a file, about
