@@ -34,7 +34,6 @@ class OutputFile:
     """An output of a plan, by its position."""
 
     def __init__(self, store: WriteStore, key: str, plan: CompactionPlan, position: int) -> None:
-        """Ask nothing yet."""
         self.store = store
         self.key = key
         self._plan = plan

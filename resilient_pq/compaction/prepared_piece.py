@@ -64,7 +64,6 @@ class Preparation:
     """Makes row groups of outputs of those of sources; `decode_unsummed` decodes what no checksum covers, too."""
 
     def __init__(self, sources: Sequence[SourceFile], agreed: Agreement, *, decode_unsummed: bool) -> None:
-        """Read nothing yet."""
         self._sources = sources
         self._agreed = agreed
         self._decode_unsummed = decode_unsummed

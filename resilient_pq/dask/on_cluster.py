@@ -116,7 +116,6 @@ class OnCluster:
         dst: Location | None = None,
         workers_timeout: float | None = None,
     ) -> None:
-        """Nothing is sent yet."""
         self._client = client
         self._workers = Workers(client, workers_timeout)
         self._next_look = 0.0

@@ -88,7 +88,6 @@ class _Folder:
     """Files of a folder as they are found again and again."""
 
     def __init__(self, scope: Scope, how: ReadSettings, follow: FollowOptions) -> None:
-        """Look at nothing yet."""
         self._scope, self._how = scope, how
         self.follow = follow
         self.counters = FetchCounters()

@@ -74,7 +74,6 @@ class Naming:
     keys: Sequence[str] = ()  # the columns of its partitions
 
     def __post_init__(self) -> None:
-        """Refuse names of hidden files, and of folders."""
         name = self.name
         if not isinstance(name, str) or not name or name[0] in "._" or set(name) & set("/\\\0"):
             raise SchemaError(

@@ -32,7 +32,6 @@ class Roll:
     seconds: float | None = None  # seconds after its first row was written
 
     def __post_init__(self) -> None:
-        """Refuse what could never work."""
         for name, value in (("roll_rows", self.rows), ("roll_bytes", self.num_bytes)):
             if value is not None:
                 whole_number(name, value)

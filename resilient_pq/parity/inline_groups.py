@@ -24,7 +24,6 @@ class InlineGroups:
     """Groups one behind the other: each takes the bytes behind the one before, parity of that included."""
 
     def __init__(self, share: ParityShare, start: int = 0, num_groups: int = 0) -> None:
-        """Begin a group at an offset."""
         self.share = share
         self.num_groups = num_groups  # Those that were in place included, where a file is appended to
         self._start = start

@@ -37,7 +37,6 @@ class TextParser:
     """What both forms have: the fields, which of them were taken from values, and the rows parsed."""
 
     def __init__(self, name: str, text_options: TextOptions) -> None:
-        """Begin before the first block."""
         self._name = name
         self._options = text_options
         self.fields: list[Field] = []

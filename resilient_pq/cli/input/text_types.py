@@ -232,7 +232,6 @@ class TextError(Exception):
     """A value that is not of the type of its column; rows are counted from 0 in what was given."""
 
     def __init__(self, field: Field, row: int, value: Any, reason: str) -> None:
-        """Say which."""
         super().__init__(reason)
         self.field, self.row, self.value, self.reason = field, row, value, reason
 

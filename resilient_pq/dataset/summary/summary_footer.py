@@ -35,7 +35,6 @@ class Summary:
     """A summary that grows file by file."""
 
     def __init__(self) -> None:
-        """Begin with no file."""
         self.num_files = 0
         self.num_row_groups = 0
         self.num_rows = 0
@@ -177,7 +176,6 @@ class SharedKeys:
     """The keys that all files of one Parquet schema have with the same value; ``pandas`` is the first file's."""
 
     def __init__(self, schema: Schema, key_value: Mapping[str, str | None]) -> None:
-        """Begin with the first file."""
         self._schema = schema
         self._kept = {key: value for key, value in key_value.items() if not key.startswith(_OWN_PREFIX)}
         self._stored = {key_value.get(ARROW_SCHEMA_KEY)}

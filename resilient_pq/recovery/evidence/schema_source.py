@@ -82,7 +82,6 @@ class Siblings:
     """Files that are likely to have the same columns, the likeliest first; they are read only when needed."""
 
     def __init__(self, locations: Sequence[Location] = (), storage_options: Mapping[str, Any] | None = None) -> None:
-        """Keep the locations of the likeliest files."""
         self._locations = tuple(locations[:_MOST_SIBLINGS])
         self._storage_options = storage_options
         self._found: list[KnownSchema] | None = None

@@ -75,7 +75,6 @@ class BlockTable:
     end: int
 
     def __len__(self) -> int:
-        """The number of blocks."""
         return len(self.offsets)
 
     def span(self, block: int) -> tuple[int, int]:
