@@ -302,7 +302,6 @@ class PinnedFile(OpenObject):
     """
 
     def __init__(self, path: str, pin: ObjectInfo) -> None:
-        """Open the file."""
         self.path = path
         self.pin = pin
         self._version = None if pin.etag is None else _Version.of(pin.etag)
