@@ -16,6 +16,8 @@ T = TypeVar("T")
 AT_ONCE: Final = 256
 #: Fewer bytes are read or written sooner in one thread from end to end than by way of the event loop.
 ONE_HOP_BYTES: Final = 1 << 20
+#: Bytes of a footer that is parsed, or of what is decrypted, which take about the time of a piece.
+PIECE_BYTES: Final = 4096
 
 
 async def off_loop(num_pieces: int, call: Callable[..., T], *args: object) -> T:
@@ -31,7 +33,6 @@ class Turns:
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        """Begin to count pieces."""
         self._left = AT_ONCE
 
     async def give_way(self) -> None:
