@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ResilientPQError
@@ -22,6 +22,9 @@ from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.read_plan import ReadQuery, RowGroupRead
 from resilient_pq.reader.streaming import Arriving, BatchJob, Jobs, ReadRowGroups, read_ahead
+
+#: Bytes of a value in memory, about.
+_VALUE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,11 @@ async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
         num_bytes = 0
         for one in asked:
             try:
-                request, groups = await one.file._rows(one.query)
+                _, groups = await one.file._rows(one.query)
             except ResilientPQError as error:  # the rows before it are given all the same
                 return found, error, True
             found += groups if one.join is None else map(one.join, groups)
-            num_bytes += sum([group.num_decoded for group in request.plan.row_groups])
+            num_bytes += one.file.info.size + sum([_VALUE * rows.num_rows * len(rows.arrays) for rows in groups])
             if num_bytes >= ONE_HOP_BYTES:
                 return found, None, False
         return found, None, True

@@ -231,8 +231,7 @@ class ColumnFields:
         self._form: Callable[[Field], Field] = (lambda field: field) if restore_types else normalise
         # What is shared is found by this, which may not become another while it is: mappings may change.
         self._stored = stored = key_value.get(ARROW_SCHEMA_KEY) or ""
-        #: What the fields depend on besides the schema; None where files do not share them.
-        self.told: tuple[str, str, bool] | None = None
+        self.told: tuple[str, str, bool] | None = None  # what shared fields depend on besides the schema
         if len(stored) > _MOST_SHARED_STORED or len(schema.columns) > _MOST_SHARED_COLUMNS:
             self._found: dict[int, Field] = {}
         else:

@@ -1,7 +1,7 @@
 # Streams of record batches over arrays that others share. Included by `_native.pyx` behind `arrow_schemas.pxi`.
 #
-# What is given out shares the buffers and texts of what it was made of, and keeps that alive; but the structs are its
-# own at every depth, as whoever is given them may move their children away.
+# What is given out shares the buffers of what it was made of, and keeps that alive; but the structs are its own at every
+# depth, as whoever is given them may move their children away.
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
@@ -34,78 +34,40 @@ cdef void release_shared_array(ArrowArray* array) noexcept with gil:
     free(sharing)
 
 
-cdef Sharing* shared(object owner, int64_t count, bint has_dictionary, size_t size, void*** children) except NULL:
-    """Room for the children of a struct, each of a size, for its dictionary behind them, and for its owner."""
+cdef Sharing* shared(object owner, ArrowArray* to, int64_t count, bint has_dictionary) except NULL:
+    """Has an array hold its owner, and room for its children and its dictionary, none of which is made yet."""
     cdef int64_t i
     cdef Sharing* made
+    cdef ArrowArray** children
     if not 0 <= count <= LARGEST_LENGTH:
-        raise ValueError("a struct has a number of children that it cannot have")
-    made = <Sharing*> calloc(1, sizeof(Sharing) + count * sizeof(void*) + (count + has_dictionary) * size)
+        raise ValueError("an array has a number of children that it cannot have")
+    made = <Sharing*> calloc(1, sizeof(Sharing) + count * sizeof(void*) + (count + has_dictionary) * sizeof(ArrowArray))
     if made == NULL:
         raise MemoryError
     Py_INCREF(owner)
-    made.owner = <PyObject*> owner
-    children[0] = <void**> (made + 1)
+    made.owner, children = <PyObject*> owner, <ArrowArray**> (made + 1)
     for i in range(count):
-        children[0][i] = <uint8_t*> (children[0] + count) + i * size
+        children[i] = <ArrowArray*> (children + count) + i
+    to.n_children, to.children, to.private_data, to.release = count, children, made, release_shared_array
+    to.dictionary = <ArrowArray*> (children + count) + count if has_dictionary else NULL
     return made
 
 
 cdef int share_array(ArrowArray* to, const ArrowArray* array, object owner, int depth) except -1:
     """Makes an array over the buffers of another one, which its owner keeps."""
-    cdef void** children
-    cdef Sharing* sharing
     cdef int64_t i
     if array.release == NULL or depth < 0:
         raise ValueError("an array was moved away, or is nested too deeply")
-    sharing = shared(owner, array.n_children, array.dictionary != NULL, sizeof(ArrowArray), &children)
-    to[0] = array[0]
-    to.private_data, to.children, to.dictionary = sharing, <ArrowArray**> children, NULL
-    to.release = release_shared_array
+    shared(owner, to, array.n_children, array.dictionary != NULL)
+    to.length, to.null_count, to.offset = array.length, array.null_count, array.offset
+    to.n_buffers, to.buffers = array.n_buffers, array.buffers
     try:
         for i in range(array.n_children):
             share_array(to.children[i], array.children[i], owner, depth - 1)
         if array.dictionary != NULL:
-            to.dictionary = <ArrowArray*> (children + array.n_children) + array.n_children
             share_array(to.dictionary, array.dictionary, owner, depth - 1)
     except:
         to.release(to)  # children that are not made yet have no release
-        raise
-    return 0
-
-
-cdef void release_shared_schema(ArrowSchema* schema) noexcept with gil:
-    cdef Sharing* sharing = <Sharing*> schema.private_data
-    cdef int64_t i
-    for i in range(schema.n_children):
-        if schema.children[i].release != NULL:
-            schema.children[i].release(schema.children[i])
-    if schema.dictionary != NULL and schema.dictionary.release != NULL:
-        schema.dictionary.release(schema.dictionary)
-    schema.release = NULL
-    Py_DECREF(<object> sharing.owner)
-    free(sharing)
-
-
-cdef int share_schema(ArrowSchema* to, const ArrowSchema* schema, object owner, int depth) except -1:
-    """Makes a schema over the texts of another one, which its owner keeps."""
-    cdef void** children
-    cdef Sharing* sharing
-    cdef int64_t i
-    if schema.release == NULL or depth < 0:
-        raise ValueError("a schema was moved away, or is nested too deeply")
-    sharing = shared(owner, schema.n_children, schema.dictionary != NULL, sizeof(ArrowSchema), &children)
-    to[0] = schema[0]
-    to.private_data, to.children, to.dictionary = sharing, <ArrowSchema**> children, NULL
-    to.release = release_shared_schema
-    try:
-        for i in range(schema.n_children):
-            share_schema(to.children[i], schema.children[i], owner, depth - 1)
-        if schema.dictionary != NULL:
-            to.dictionary = <ArrowSchema*> (children + schema.n_children) + schema.n_children
-            share_schema(to.dictionary, schema.dictionary, owner, depth - 1)
-    except:
-        to.release(to)
         raise
     return 0
 
@@ -120,18 +82,13 @@ cdef class Batches:
 
     cdef int give_next(self, ArrowArray* to) except -1:
         cdef list arrays
-        cdef void** children
-        cdef Sharing* sharing
         cdef Py_ssize_t i
         memset(to, 0, sizeof(ArrowArray))
         if self.next >= len(self.chunks):
             return 0
         arrays = self.chunks[self.next]
         self.next += 1
-        sharing = shared(None, len(arrays), False, sizeof(ArrowArray), &children)
-        to.n_children, to.children, to.private_data = len(arrays), <ArrowArray**> children, sharing
-        to.n_buffers, to.buffers = 1, &sharing.no_buffer
-        to.release = release_shared_array
+        to.n_buffers, to.buffers = 1, &shared(None, to, len(arrays), False).no_buffer
         try:
             for i in range(len(arrays)):
                 share_array(to.children[i], <const ArrowArray*> <uintptr_t> arrays[i]._addr(), arrays[i], self.deepest)
@@ -146,8 +103,12 @@ cdef class Batches:
 
 cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* to) noexcept with gil:
     cdef Batches batches = <Batches> stream.private_data
+    cdef ArrowSchema* copied
     try:
-        share_schema(to, <const ArrowSchema*> <uintptr_t> batches.schema._addr(), batches.schema, batches.deepest)
+        capsule = batches.schema.__arrow_c_schema__()
+        copied = <ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema")
+        to[0] = copied[0]
+        copied.release = NULL
         return 0
     except BaseException as error:
         return failure(batches, error)
