@@ -58,7 +58,7 @@ def _done(
 
 
 #: What begins in the thread of the caller, and ends there for small files of this machine.
-_BEGIN_HERE: Final = (("resilient_pq.one_call", "read"), ("resilient_pq.one_call", "write"))
+_BEGIN_HERE: Final = (("resilient_pq.one_read", "read"), ("resilient_pq.one_write", "write"))
 _BEGIN_LOCALLY: Final = (("resilient_pq.writer.creation", "create"), ("resilient_pq.reader.opening", "open"))
 
 
