@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from encrypted_files import KEYS, flipped, headers_of, rows_of
+from encrypted_files import KEYS, flipped, headers_of, rows_of, sealed_file
 from sampled import either
 
 import resilient_pq as rpq
@@ -65,3 +66,15 @@ async def test_a_record_of_zero_bytes_is_not_taken_for_the_zeros_before_a_footer
             report = await rpq.check(path)
             assert report.outcome == "damaged", header
             assert any(found.start <= header.offset < found.end for found in report.findings), header
+
+
+async def test_damaged_parity_hides_no_damaged_chunk_behind_it(tmp_path: Path) -> None:
+    numbers, path = pa.table({"number": np.arange(500_000)}), tmp_path / "day.parquet"
+    data = sealed_file(numbers, rows=50_000, parity=0.2, compression=None, encodings={"number": "plain"})
+    second = headers_of(data, RecordKind.PARITY)[1]
+    chunk = next(header for header in headers_of(data, RecordKind.CHUNK) if header.offset >= second.end)
+    for end, costs_rows in ((second.end, False), (chunk.end, True)):  # without the record of the chunk, too
+        path.write_bytes(data[: second.offset] + bytes(end - second.offset) + data[end:])
+        report = await rpq.check(path)
+        assert any(found.start <= second.offset < found.end for found in report.findings)
+        assert any(found.costs_rows for found in report.findings) is costs_rows
