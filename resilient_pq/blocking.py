@@ -173,10 +173,7 @@ class BlockingWriter(Blocking):
 
 
 class BlockingReader(Blocking):
-    """A `File`, a `Dataset` or a `TrevniFile` whose methods block.
-
-    Any Arrow library takes it as a table, row group by row group, or batch by batch, as it needs them.
-    """
+    """A `File`, a `Dataset` or a `TrevniFile` whose methods block."""
 
     def __arrow_c_schema__(self) -> object:
         """The Arrow schema of all columns as a capsule."""
@@ -187,9 +184,6 @@ class BlockingReader(Blocking):
 
         It can be asked for any number of times, each time from the first row on. `batches` gives streams of some
         columns.
-
-        Args:
-            requested_schema: Passed over, as the interface allows: the columns come as they are.
         """
         return self.batches().__arrow_c_stream__()
 
@@ -212,11 +206,7 @@ class BlockingFile(BlockingReader):
         return self._target
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """What opens the same version again: the arguments of `open`, storage options included, and that version.
-
-        Raises:
-            UnsupportedError: It was not opened by a URL or a path.
-        """
+        """What opens the same version again: the arguments of `open`, storage options included, and that version."""
         if self._pickled is None:
             args, kwargs = self._opened_with or ((None,), {})
             options = dict(inspect.signature(resilient_pq.open).bind(*args, **kwargs).arguments)
@@ -245,11 +235,7 @@ def _unpickled(url: str | os.PathLike[str], options: Mapping[str, Any], pin: Obj
 
 
 async def _open_pinned(url: str | os.PathLike[str], options: Mapping[str, Any], pin: ObjectInfo) -> File:
-    """Open the version that a pickled file was of.
-
-    Raises:
-        ObjectChangedError: The object was replaced.
-    """
+    """Open the version that a pickled file was of."""
     file = await resilient_pq.open(url, **options)
     if replace(file.info, key=pin.key) == pin:
         return file

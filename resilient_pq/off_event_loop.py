@@ -31,7 +31,6 @@ class Turns:
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        """Begin to count pieces."""
         self._left = AT_ONCE
 
     async def give_way(self) -> None:

@@ -52,12 +52,7 @@ _ENDS = (RecordKind.ANCHOR, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT)
 
 
 async def opened_contents(source: DamagedObject, encryption: Encryption | EncryptionOfEach) -> Contents | FormatError:
-    """What the footer at the end of an object says, which may be in the clear; or what is wrong with it.
-
-    Raises:
-        KeyMissingError: A key of it is unknown.
-        WrongKeyError: A key opens nothing of it.
-    """
+    """What the footer at the end of an object says, which may be in the clear; or what is wrong with it."""
     given = encryption.reading()
     keys = DecryptionKeys.of(given["keys"], (source.store, source.key))
     try:
@@ -79,13 +74,7 @@ async def opened_contents(source: DamagedObject, encryption: Encryption | Encryp
 async def sealed_layout(
     source: DamagedObject, options: EncoderOptions, named: Candidates | None = None
 ) -> tuple[FileLayout, Contents]:
-    """The layout behind an encrypted file: behind what its footer has `named`, or else behind what is whole of it.
-
-    Raises:
-        RecoveryError: Nothing is whole in it, or it is damaged before a checkpoint that was stored.
-        WrongKeyError: The keys are others than those that the file was begun with.
-        AuthenticationError: The file was changed.
-    """
+    """The layout behind an encrypted file: behind what its footer has `named`, or else behind what is whole of it."""
     records = await (_whole_records(source) if named is None else _named_records(source, named))
     newest = [each for each in records if each[0].kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT)][-1]
     encryption = options.encryption

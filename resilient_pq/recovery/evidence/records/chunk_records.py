@@ -141,23 +141,14 @@ class _Window:
 
 @dataclass(slots=True)
 class _Region:
-    """The bytes between two records that were found.
+    """The bytes between two records that were found."""
 
-    Attributes:
-        header: Of the first record.
-        following: Of the next; None where the file ends.
-        size: Bytes of the file.
-        places: What whole chunk records say, by their number.
-        window: What is read through.
-        strange: Whether a record of another file lies in between, or one that says that it lies elsewhere.
-    """
-
-    header: RecordHeader
-    following: RecordHeader | None
-    size: int
-    places: dict[int, ChunkPlace]
-    window: _Window
-    strange: bool = False
+    header: RecordHeader  # Of the first record
+    following: RecordHeader | None  # Of the next; None where the file ends
+    size: int  # Bytes of the file
+    places: dict[int, ChunkPlace]  # What whole chunk records say, by their number
+    window: _Window  # What is read through
+    strange: bool = False  # Whether a record of another file lies in between, or one that says that it lies elsewhere
 
     @property
     def limit(self) -> int:
@@ -231,7 +222,8 @@ class _Region:
     ) -> Generator[ByteRange, memoryview, RecordedChunk]:
         pages = yield from self._chain(start)
         at = pages[-1].end if pages else start
-        closed = self.following is not None and self._missing(record) == 0
+        follows = self._missing(record) == 0
+        closed = follows and self.following is not None and self.following.previous == record.offset
         if closed and pages and (at == self.limit or (yield from self._begins_filter(at))):
             return RecordedChunk(record, column, codec, start, at, pages, complete=True)
         # Where a destroyed record may stand in between, what follows may be another column's pages, or pages of rows

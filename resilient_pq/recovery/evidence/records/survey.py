@@ -12,8 +12,8 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_header_checks import LIMITS
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import FileMetaData
-from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
+from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGroup
+from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
@@ -54,38 +54,27 @@ Asking = Generator[ByteRange, memoryview, "Survey"]
 
 @dataclass(slots=True)
 class Survey:
-    """The records of an object.
+    """The records of an object."""
 
-    Attributes:
-        size: Bytes of the object.
-        file_id: Of the file; None when no record was found.
-        footer: The newest whole footer; None when there is none.
-        row_groups: The row groups named by whole records after that footer, by ordinal.
-        newest: The header of the newest record found, whole or not.
-        last: The header of the newest whole record that `footer` or `row_groups` come from.
-        scanned: Whether the whole object had to be read.
-        found: Every record header that was come across, by where it lies, in no order: of any file, in its place or
-            not. All there are when the whole object was read; otherwise those of the chain, as far as it was followed,
-            and those in the end of the object as far back as `newest`.
-        footers: The headers of all whole anchors, checkpoints and final records, when it was.
-        ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
-            though the record that should vouch for it is damaged.
-        has_final: Whether `footer` is the final one, and not that of a file to which rows were appended.
-        doubted: Whether neither an anchor nor the caller determines which file is meant.
-    """
-
-    size: int
-    file_id: bytes | None = None
-    footer: RecordedFooter | None = None
+    size: int  # Bytes of the object
+    file_id: bytes | None = None  # Of the file; None when no record was found
+    footer: RecordedFooter | None = None  # The newest whole footer; None when there is none
+    # The row groups named by whole records after that footer, by ordinal
     row_groups: dict[int, RecordedRowGroup] = field(default_factory=dict)
-    newest: RecordHeader | None = None
-    last: RecordHeader | None = None
-    scanned: bool = False
+    newest: RecordHeader | None = None  # The header of the newest record found, whole or not
+    last: RecordHeader | None = None  # The header of the newest whole record that `footer` or `row_groups` come from
+    scanned: bool = False  # Whether the whole object had to be read
+    # Every record header that was come across, by where it lies, in no order: of any file, in its place or not. All
+    # there are when the whole object was read; otherwise those of the chain, as far as it was followed, and those in
+    # the end of the object as far back as `newest`
     found: dict[int, RecordHeader] = field(default_factory=dict)
+    # The headers of all whole anchors, checkpoints and final records, when it was
     footers: list[RecordHeader] = field(default_factory=list)
+    # Whether the object ends in the footer of a finished file that names these row groups and no others, though the
+    # record that should vouch for it is damaged
     ended: bool = False
-    has_final: bool = False
-    doubted: bool = False
+    has_final: bool = False  # Whether `footer` is the final one, and not that of a file to which rows were appended
+    doubted: bool = False  # Whether neither an anchor nor the caller determines which file is meant
 
     @property
     def others(self) -> list[FileSpan]:
@@ -340,10 +329,26 @@ def _ends_file(metadata: FileMetaData, footer: RecordedFooter, result: Survey) -
     return (
         keys.get(FILE_ID_KEY) == result.file_id.hex()
         and keys.get(STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
-        and [data_start(row_group) for row_group in metadata.row_groups]
-        == [data_start(row_group) for row_group in known]
+        and len(metadata.row_groups) == len(known)
+        and all(map(_names_same, metadata.row_groups, known))
         and metadata.num_rows == sum(row_group.num_rows for row_group in known)
     )
+
+
+def _names_same(one: RowGroup, other: RowGroup) -> bool:
+    """Whether a footer, damaged in a place perhaps, names the chunks of a record, and not those of another version."""
+    if len(one.columns) != len(other.columns) or data_start(one) != data_start(other):
+        return False
+    return sum(_identity(a) != _identity(b) for a, b in zip(one.columns, other.columns, strict=True)) <= 1
+
+
+def _identity(chunk: ColumnChunk) -> tuple[int, int, str] | None:
+    """Where a chunk lies, and its checksum, behind which a footer has those of its indexes."""
+    metadata = chunk.meta_data
+    if metadata is None:
+        return None
+    sums = key_values(metadata.key_value_metadata).get(CRC_KEY) or ""
+    return metadata.data_page_offset, metadata.total_compressed_size, sums.partition(":")[0]
 
 
 def _is_newer(footer: RecordedFooter, than: RecordedFooter | None) -> bool:
