@@ -32,7 +32,7 @@ def show(
     """Show what completing or resuming would find.
 
     These are the uploads that are open for the object, and the object itself where there is one; only its footer is
-    read, and nothing changed.
+    read, and nothing is changed.
     """
     return run(lambda output: _resume_info(output, url, upload_id, log), [url])
 
