@@ -61,7 +61,6 @@ class Output:
     def __init__(
         self, verb: str, *, as_json: bool = False, urls: Sequence[str] = (), reached: Storage | None = None
     ) -> None:
-        """Print for a verb that was given some URLs."""
         self.verb = verb
         self.as_json = as_json
         self.url = " ".join(map(shown, urls)) or None

@@ -29,28 +29,18 @@ _ENOUGH = 3
 
 @dataclass(frozen=True, slots=True)
 class CutChunk:
-    """A chunk, and how it differs from those of other columns.
+    """A chunk, and how it differs from those of other columns."""
 
-    Attributes:
-        kinds: The kinds of columns that it may be of, the simplest first.
-        start: Index of its first page.
-        end: Index after its last.
-        rows: Its rows.
-        has_values: Whether it has any value that is not null.
-        has_dictionary: Whether values of it are in a dictionary.
-        size: Bytes of its pages before compression.
-        floating: Of its pages, how many look like floating-point numbers, and how many can be looked at so.
-        numbers: The least and the greatest of its values as integers, where they are numbers that can be seen.
-    """
-
-    kinds: tuple[ColumnKind, ...]
-    start: int
-    end: int
-    rows: int
-    has_values: bool
-    has_dictionary: bool
-    size: int
+    kinds: tuple[ColumnKind, ...]  # The kinds of columns that it may be of, the simplest first
+    start: int  # Index of its first page
+    end: int  # Index after its last
+    rows: int  # Its rows
+    has_values: bool  # Whether it has any value that is not null
+    has_dictionary: bool  # Whether values of it are in a dictionary
+    size: int  # Bytes of its pages before compression
+    # Of its pages, how many look like floating-point numbers, and how many can be looked at so
     floating: tuple[int, int]
+    # The least and the greatest of its values as integers, where they are numbers that can be seen
     numbers: tuple[float, float] | None
 
     def is_like(self, other: CutChunk) -> bool:
@@ -210,17 +200,11 @@ def group_by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | No
 
 @dataclass(frozen=True, slots=True)
 class ColumnCount:
-    """The number of columns.
+    """The number of columns."""
 
-    Attributes:
-        count: The columns.
-        first: Ordinal of that of the first chunk.
-        num_known: Chunks, from the first on, whose columns are known; later ones belong to other row groups or
-            columns.
-    """
-
-    count: int
-    first: int
+    count: int  # The columns
+    first: int  # Ordinal of that of the first chunk
+    # Chunks, from the first on, whose columns are known; later ones belong to other row groups or columns
     num_known: int
 
     def columns(self, chunks: Sequence[CutChunk]) -> list[list[CutChunk]]:
