@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from encrypted_files import KEYS, MODES, rows_of, sealed_file
 from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 
-FOOTER_KEY = b"footer key 16 by"
-SECRET_KEY = b"secret key 16 by"
-MODES = {
-    "uniform": {},
-    "columns": {"column_keys": {"word": SECRET_KEY}},
-    "plaintext footer": {"plaintext_footer": True, "column_keys": {"word": SECRET_KEY}},
-    "ctr": {"algorithm": "AES_GCM_CTR_V1"},
-}
-
-
-def rows_of(count: int) -> pa.Table:
-    return pa.table(
-        {
-            "number": pa.array(range(count), pa.int64()),
-            "word": [None if i % 7 == 3 else f"secret word {i % 40}" for i in range(count)],
-        }
-    )
-
-
-async def write(
-    path: Path, table: pa.Table, *, checkpoints: tuple[int, ...] = (1,), rows: int = 100, **options: object
-) -> bytes:
-    """The bytes of an encrypted file with row groups of so many rows, and checkpoints behind some of them."""
-    encryption = rpq.Encryption(FOOTER_KEY, **MODES[options.pop("mode", "uniform")])
-    async with rpq.create(
-        path, schema=table.schema, row_group_rows=rows, encryption=encryption, checkpoint_every=None, **options
-    ) as writer:
-        for ordinal, batch in enumerate(table.to_batches(rows)):
-            await writer.write(batch)
-            if ordinal in checkpoints:
-                await writer.checkpoint()
-    return path.read_bytes()
-
 
 @pytest.fixture(scope="module", params=MODES)
-def sealed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("sealed") / "sealed.parquet"
-    return asyncio.run(write(path, rows_of(300), mode=request.param))
+def sealed(request: pytest.FixtureRequest) -> bytes:
+    return sealed_file(rows_of(300), mode=request.param)
 
 
 async def test_a_whole_file_is_ciphertext_whole_and_never_sound(sealed: bytes, tmp_path: Path) -> None:
@@ -96,5 +62,5 @@ async def test_a_file_cut_anywhere_is_cut_at_its_newest_whole_checkpoint(
         assert (report.outcome, report.num_rows) == ("partial", None)
         assert saved.read_bytes() == sealed[: checkpoint.end]
         assert any("with all keys" in note for note in report.notes)
-    async with rpq.open(saved, keys={"footer": FOOTER_KEY, "word": SECRET_KEY}, require_complete=False) as file:
+    async with rpq.open(saved, keys=KEYS, require_complete=False) as file:
         assert pa.table(await file.read()).equals(rows_of(200))
