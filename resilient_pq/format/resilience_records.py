@@ -128,6 +128,12 @@ def payload_sums(payload: bytes) -> tuple[int, int]:
     return xxhash.xxh3_64_intdigest(payload), crc32(payload)
 
 
+def begins_record(data: Any) -> bool:
+    """Whether bytes, however few, are those with which a record begins."""
+    begin = bytes(data[: len(RECORD_MAGIC)])
+    return bool(begin) and RECORD_MAGIC.startswith(begin)
+
+
 def parse_header(data: Any) -> RecordHeader | None:
     """The header in the first 96 bytes of `data`; None where magic, version, length or CRC32 do not hold."""
     raw = bytes(data[:HEADER_SIZE])

@@ -21,6 +21,7 @@ from resilient_pq.format.resilience_records import (
     HEADER_SIZE,
     RecordHeader,
     RecordKind,
+    begins_record,
     parse_header,
 )
 from resilient_pq.reader.contents import FileState
@@ -124,8 +125,15 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
         result.doubted = not sure
     result.ended = yield from _ends_in_footer(result)
     header = None if result.footer is None else result.footer.header
-    result.has_final = header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch
+    if header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch:
+        result.has_final = header.end == size or not (yield from _begins_torn_record(header.end, size))
     return result
+
+
+def _begins_torn_record(offset: int, size: int) -> Generator[ByteRange, memoryview, bool]:
+    """Whether a record whose header is cut or damaged stands at an offset: of a whole one the epoch tells."""
+    data = yield from _read(offset, min(offset + HEADER_SIZE, size))
+    return begins_record(data) and parse_header(data) is None
 
 
 def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
