@@ -43,7 +43,9 @@ def _adapt(value: Any, *, here: bool = False) -> Any:
     return value
 
 
-def _done(coroutine: Coroutine[Any, Any, Any], *, here: bool) -> Any:
+def _done(
+    coroutine: Coroutine[Any, Any, Any], *, here: bool, run: Callable[[Coroutine[Any, Any, Any]], Any] = _loop.run
+) -> Any:
     """What a coroutine gives: where it may begin `here`, in this thread, to its end or to where it needs the loop."""
     if here and asyncio._get_running_loop() is None:
         from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as what it runs is)
@@ -52,7 +54,7 @@ def _done(coroutine: Coroutine[Any, Any, Any], *, here: bool) -> Any:
         if ended:
             return found
         coroutine = _await(found)
-    return _loop.run(coroutine)
+    return run(coroutine)
 
 
 #: What begins in the thread of the caller, and ends there for small files of this machine.
@@ -106,16 +108,8 @@ def _keep_rows(writer: Writer | DatasetWriter, process: int, *, here: bool) -> N
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
     if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
         return
-    keeping: Coroutine[Any, Any, Any] = writer._keep_rows()
-    # From Python 3.12 on no thread can be started any more when the interpreter ends.
-    if here and asyncio._get_running_loop() is None:
-        from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as there is a writer)
-
-        ended, found = begun(keeping)
-        if ended:
-            return
-        keeping = _await(found)
-    _loop.end(keeping)
+    # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends.
+    _done(writer._keep_rows(), here=here, run=_loop.end)
 
 
 class Blocking:

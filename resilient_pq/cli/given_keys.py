@@ -193,8 +193,10 @@ def _sealing(
     return encrypt, _columns(encrypt_column), {"plaintext_columns": plain, "plaintext_footer": plaintext_footer}
 
 
-def key_of_text(text: str) -> bytes:
-    """A key in base64, or of 32, 48 or 64 hexadecimal digits."""
+def key_of_text(text: object) -> bytes:
+    """A key in base64, or of 32, 48 or 64 hexadecimal digits; its errors say nothing of the text."""
+    if not isinstance(text, str):
+        raise OptionError("it is not a text")
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)
     try:
@@ -217,7 +219,7 @@ def _read_keys(path: str) -> dict[str, bytes]:
     keys = {}
     for name, text in found.items():
         try:
-            keys[name] = key_of_text(text if isinstance(text, str) else "")
+            keys[name] = key_of_text(text)
         except OptionError as error:
             called = f" called {name!r}" if len(name) < _AS_LONG_AS_A_KEY else ""
             message = f"{path!r}: the key{called} cannot be used: {error.message}"

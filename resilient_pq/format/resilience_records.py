@@ -28,7 +28,7 @@ All integers are little endian and unsigned.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -107,6 +107,11 @@ class RecordHeader:
             self.kind, self.epoch, self.file_id, self.offset, self.previous, self.newest_footer, self.num_rows,
             self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc,
         )  # fmt: skip
+
+    def before(self, payload: bytes, **fields: Any) -> RecordHeader:
+        """The header before another payload, with other fields besides."""
+        digest, crc = payload_sums(payload)
+        return replace(self, payload_size=len(payload), payload_hash=digest, payload_crc=crc, **fields)
 
     def holds(self, payload: Any) -> bool:
         """Whether `payload` is the one this header was written for: its size, its CRC32 and its hash."""

@@ -27,7 +27,6 @@ from resilient_pq.format.resilience_records import (
     ChunkPlace,
     RecordHeader,
     RecordKind,
-    payload_sums,
 )
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
@@ -223,7 +222,8 @@ class _Region:
     ) -> Generator[ByteRange, memoryview, RecordedChunk]:
         pages = yield from self._chain(start)
         at = pages[-1].end if pages else start
-        closed = self.following is not None and self._missing(record) == 0
+        follows = self._missing(record) == 0
+        closed = follows and self.following is not None and self.following.previous == record.offset
         if closed and pages and (at == self.limit or (yield from self._begins_filter(at))):
             return RecordedChunk(record, column, codec, start, at, pages, complete=True)
         # Where a destroyed record may stand in between, what follows may be another column's pages, or pages of rows
@@ -307,17 +307,13 @@ class _Region:
             return None
         mine = ChunkPlace(record.num_row_groups, column, record.num_rows, codec)
         place = mine.pack()
-        payload_hash, payload_crc = payload_sums(place)
-        expected = replace(
-            record,
+        expected = record.before(
+            place,
             kind=int(RecordKind.CHUNK),
             offset=at,
             previous=record.offset,
             newest_footer=record.offset if record.kind in FOOTER_KINDS else record.newest_footer,
             number=record.number + 1,
-            payload_size=len(place),
-            payload_hash=payload_hash,
-            payload_crc=payload_crc,
         )
         there = yield from self.window.read(at, self.limit, CHUNK_RECORD_SIZE)
         pairs = zip(expected.pack() + place, there, strict=False)
