@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 MOST = {
     "read": (34, 159),
     "write": (41, 255),
-    "read with a filter": (57, 319),
-    "recover": (87, 447),
+    "read with a filter": (58, 319),
+    "recover": (88, 447),
 }
 
 

@@ -16,6 +16,7 @@ from resilient_pq.arrow.leaf_arrays import Places, TypedArray, leaf_array
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.group_nesting import ListShape, MapShape, shape_of
 from resilient_pq.errors import FormatError, Where
+from resilient_pq.format import kernels
 from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.levels import AssembledOptional, AssembledRepeated, Steps
 from resilient_pq.format.physical_values import LeafColumn
@@ -65,7 +66,11 @@ def branch_of(node: Node, wanted: Collection[int] | None = None) -> Branch:
 def branches_of(schema: Schema, selected: Iterable[Selection]) -> tuple[Branch, ...]:
     """The wanted parts of columns of a schema."""
     found = []
-    for column in selected:
+    columns = list(selected)
+    if kernels.instances is not None and all(len(column.leaves[0].path) == 1 for column in columns):
+        values = {"node": [column.node for column in columns], "shape": None, "children": (), "positions": ()}
+        return tuple(kernels.instances(Branch, len(columns), {**values, "num_leaves": 1}))
+    for column in columns:
         first = schema.columns[column.position].leaves[0].ordinal
         found.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
     return tuple(found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,10 +22,10 @@ from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
-from resilient_pq.format.file_metadata import Repetition
+from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.kernels.page_columns import ChunkField, ChunkNumber
 from resilient_pq.format.physical_values import fixed_width
-from resilient_pq.format.schema_tree import Node, Primitive
+from resilient_pq.format.schema_tree import Primitive
 
 if TYPE_CHECKING:
     from resilient_pq.format.kernels import reference
@@ -55,7 +56,10 @@ class FlatColumns:
         """Those among columns, of the parts that are wanted of them, and of their fields."""
         columns, leaves, rows, leaf = [], [], [], 0
         for column, (branch, field) in enumerate(zip(branches, fields, strict=True)):
-            row = _described(branch.node, field)
+            node = branch.node
+            row = None
+            if isinstance(node, Primitive) and field.dictionary is None:
+                row = _described(node.physical_type, node.type_length, node.repetition, field.format)
             if row is not None:
                 columns.append(column)
                 leaves.append(leaf)
@@ -65,15 +69,17 @@ class FlatColumns:
         return cls(columns, leaves, described, [shared_c(fields[column]) for column in columns])
 
 
-def _described(node: Node, field: Field) -> tuple[int, ...] | None:
+@lru_cache
+def _described(type: Type, length: int | None, repetition: Repetition, format: str) -> tuple[int, ...] | None:
     """The row of a column; None where it has to be assembled."""
-    if not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED or field.dictionary is not None:
+    kind, _, parameter = format.partition(":")
+    width = fixed_width(Primitive("", repetition, type, length))
+    if repetition is Repetition.REPEATED or kind not in SAME_FORM.get(type, ()) or width == 0:
         return None
-    kind, width = field.format.partition(":")[0], fixed_width(node)
-    if kind not in SAME_FORM.get(node.physical_type, ()) or width == 0 or (kind == "w" and field.width != width):
+    if kind == "w" and int(parameter) != width:
         return None
-    optional = node.repetition is Repetition.OPTIONAL
-    return node.physical_type, width or 0, optional, 0, 0, 0, 0, _NONE, kind == "u", _NARROW.get(kind, 0)
+    optional = repetition is Repetition.OPTIONAL
+    return type, width or 0, optional, 0, 0, 0, 0, _NONE, kind == "u", _NARROW.get(kind, 0)
 
 
 #: None of them.

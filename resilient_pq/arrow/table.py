@@ -56,13 +56,16 @@ class Table:
             field = Field("", "+s", False, tuple(Field.of(column) for column in schema))
         else:
             field = Field.of(schema)
-        columns = [list(arrays) for arrays in zip(*chunks, strict=True)]
-        if columns:
+        schemas = list(map(shared_c, field.children))
+        whole = [list(chunk) for chunk in chunks if schemas or chunk]
+        if not all(len(chunk) == len(schemas) and all(map(_has_schema, chunk, schemas)) for chunk in whole):
+            columns = [list(arrays) for arrays in zip(*whole, strict=True)]
             field, columns = _widen_columns(field, columns)
-            if sum(array.length for array in columns[0]) != num_rows:
-                raise ValueError(f"the chunks do not have {num_rows} rows")
+            whole = [list(chunk) for chunk in zip(*columns, strict=True)]
+        if whole and sum(chunk[0].length for chunk in whole) != num_rows:
+            raise ValueError(f"the chunks do not have {num_rows} rows")
         self._field = field
-        self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
+        self._chunks = whole
         self._num_rows = num_rows
 
     def widened(self, field: Field) -> Table:
@@ -307,6 +310,10 @@ def _type(column: Field) -> str:
 def _shortened(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}..."
+
+
+def _has_schema(array: Any, schema: Any) -> bool:
+    return array.schema is schema
 
 
 def _widen_columns(field: Field, columns: list[list[Any]]) -> tuple[Field, list[list[Any]]]:

@@ -6,105 +6,38 @@ level (parquet-format, README, "Nested Encoding").
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
-from resilient_pq.format import compact_protocol, kernels, logical, message
-from resilient_pq.format.file_metadata import Repetition, SchemaElement, Type
-from resilient_pq.format.logical import Logical
+from resilient_pq.format import kernels, logical, message
+from resilient_pq.format.file_metadata import SchemaElement
+from resilient_pq.format.schema_nodes import (
+    MAX_LEVEL,
+    FlatElements,
+    Group,
+    Leaf,
+    Node,
+    Primitive,
+    count_leaves,
+    elements_of,
+    parse_node,
+    walk,
+    without_empty_groups,
+)
 from resilient_pq.notebook_html import preformatted
 
-#: Levels are kept in bytes, so no leaf may have a level above this.
-MAX_LEVEL = 255
+__all__ = ["MAX_LEVEL", "Group", "Leaf", "Node", "Primitive", "Schema", "Selection"]
 
 #: Bytes of a schema, as footers have it, that files share: those of a thousand columns, which take a hundred times as
 #: much when they are parsed. A few of those that were read last are kept.
 _MOST_SHARED: Final = 32 * 1024
 #: Lines that `repr` shows.
 _SHOWN_LINES: Final = 40
-
-# A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
-_REPETITIONS = {int(member): member for member in Repetition}
-_TYPES = {int(member): member for member in Type}
-
-
-@dataclass(frozen=True, slots=True)
-class Primitive:
-    """A node that has values: a leaf column.
-
-    Attributes:
-        name: Name within its parent.
-        repetition: REQUIRED, OPTIONAL or REPEATED.
-        physical_type: How a value is stored.
-        type_length: Bytes of a FIXED_LEN_BYTE_ARRAY value, else None.
-        logical: What a value means, None when there is no annotation.
-        field_id: The id that some table formats give their columns.
-    """
-
-    name: str
-    repetition: Repetition
-    physical_type: Type
-    type_length: int | None = None
-    logical: Logical | None = None
-    field_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A node that has children.
-
-    Attributes:
-        name: Name within its parent.
-        repetition: REQUIRED, OPTIONAL or REPEATED.
-        children: The nodes below it, in order.
-        logical: LIST, MAP or another annotation, None when there is none.
-        field_id: The id that some table formats give their columns.
-    """
-
-    name: str
-    repetition: Repetition
-    children: tuple[Node, ...]
-    logical: Logical | None = None
-    field_id: int | None = None
-
-
-Node = Primitive | Group
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A leaf column of the schema.
-
-    Attributes:
-        ordinal: Position among the leaves, which is its position in every row group.
-        path: Names from below the root down to the leaf.
-        node: The primitive node.
-        max_definition_level: Definition level of a value that is there.
-        max_repetition_level: Number of repeated nodes on the path.
-        slot_definition_level: Entries with at least this definition level take a place in the leaf's own
-            array; the others stand for empty or null lists above it. 0 outside of lists.
-    """
-
-    ordinal: int
-    path: tuple[str, ...]
-    node: Primitive
-    max_definition_level: int
-    max_repetition_level: int
-    slot_definition_level: int
-
-    @property
-    def column_path(self) -> str:
-        """The path with dots: how a user names the column."""
-        return ".".join(self.path)
-
-    @property
-    def is_flat_text(self) -> bool:
-        """Whether values are strings, outside of lists."""
-        return self.node.logical == logical.Plain("STRING") and not self.max_repetition_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +63,21 @@ class Schema:
     """
 
     root: Group
-    elements: tuple[SchemaElement, ...] = field(default=(), repr=False, compare=False)
+    elements: tuple[SchemaElement, ...] = field(default_factory=tuple, repr=False, compare=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The nodes of a schema of many columns are made when they are first asked for."""
+            flat = self._flat
+            if flat is None or name not in ("root", "elements"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            made = flat.root() if name == "root" else tuple(map(flat.elements.fresh, range(len(flat.elements))))
+            return self.__dict__.setdefault(name, made)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have what it says, and make the rest again."""
+        return Schema, (self.root, self.elements)
 
     @cached_property
     def made(self) -> dict[str, Any]:
@@ -140,7 +87,21 @@ class Schema:
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
         """The leaf columns in the order of the file."""
-        return tuple(_walk(self.root))
+        return tuple(walk(self.root)) if self._flat is None else self._flat.leaves(self.root)
+
+    @property
+    def num_leaves(self) -> int:
+        """How many those are."""
+        return len(self.leaves if self._flat is None else self._flat.names)
+
+    @property
+    def alike(self) -> Sequence[int] | None:
+        """For each top-level column a number, which those share that differ in their names alone; None: unknown."""
+        return None if self._flat is None else self._flat.alike
+
+    @property
+    def _flat(self) -> FlatElements | None:
+        return vars(self).get("flat")
 
     @property
     def names(self) -> list[str]:
@@ -150,9 +111,13 @@ class Schema:
     @cached_property
     def columns(self) -> tuple[Selection, ...]:
         """The top-level columns with all of their leaves, in the order of the file."""
+        if self._flat is not None:
+            count, leaves = self.num_leaves, self.leaves
+            values = {"position": list(range(count)), "node": list(self.root.children), "leaves": list(zip(leaves))}
+            return tuple(kernels.instances(Selection, count, values))
         found, first = [], 0
         for position, child in enumerate(self.root.children):
-            end = first + _count_leaves(child)
+            end = first + count_leaves(child)
             found.append(Selection(position, child, self.leaves[first:end]))
             first = end
         return tuple(found)
@@ -245,17 +210,22 @@ class Schema:
             FormatError: The list is not a tree.
             UnsupportedError: A leaf is nested too deeply.
         """
-        unread = elements.unread if isinstance(elements, kernels.KeptStructs) else None
-        if unread is None or len(unread) > _MOST_SHARED:
+        spans = elements.spans if isinstance(elements, kernels.KeptStructs) else None
+        if spans is None or spans[1][-1] - spans[1][0] > _MOST_SHARED:
             return cls.built(elements)
-        return _of_bytes(bytes(unread))
+        starts = np.asarray(spans[1])
+        return _of_bytes(bytes(spans[0][starts[0] : starts[-1]]), (starts - starts[0]).tobytes())
 
     @classmethod
     def built(cls, elements: Sequence[SchemaElement]) -> Schema:
         """As `from_elements`, one of its own."""
         if not elements:
             raise FormatError("the schema has no elements")
-        root, end = _parse_node(elements, 0, depth=0)
+        if isinstance(elements, kernels.KeptStructs) and (flat := FlatElements.of(elements)) is not None:
+            lazy: Schema = cls.__new__(cls)
+            vars(lazy)["flat"] = flat
+            return lazy
+        root, end = parse_node(elements, 0, depth=0)
         if end != len(elements):
             raise FormatError(f"the schema has {len(elements)} elements, but its tree ends after {end}")
         if isinstance(root, Primitive):
@@ -267,11 +237,13 @@ class Schema:
 
     def without_empty_groups(self) -> Schema:
         """The same columns, but none that is a group without leaves: it has no values, and no levels to tell nulls."""
+        if self._flat is not None:
+            return self
         return self if self._root_with_leaves is self.root else Schema(self._root_with_leaves, self.elements)
 
     @cached_property
     def _root_with_leaves(self) -> Group:
-        return _without_empty_groups(self.root)
+        return without_empty_groups(self.root)
 
     def to_elements(self) -> list[SchemaElement]:
         """The footer's depth-first list; one that was read is given back as it was.
@@ -280,7 +252,7 @@ class Schema:
         was read, and readers that meet one in a file lose their way.
         """
         if not self.elements:
-            return list(_elements(self.root, is_root=True))
+            return list(elements_of(self.root, is_root=True))
         return [logical.without_unknown(element) for element in self.elements]
 
     def __repr__(self) -> str:
@@ -299,96 +271,7 @@ class Schema:
 
 
 @lru_cache(maxsize=16)
-def _of_bytes(data: bytes) -> Schema:
-    """The schema of elements that stand back to back, and are known to be sound."""
-    elements, at = [], 0
-    while at < len(data):
-        element, at = compact_protocol.decode(SchemaElement, data, at)
-        elements.append(element)
-    return Schema.built(elements)
-
-
-def _without_empty_groups(group: Group) -> Group:
-    children = [_without_empty_groups(child) if isinstance(child, Group) else child for child in group.children]
-    kept = tuple(child for child in children if isinstance(child, Primitive) or child.children)
-    same = len(kept) == len(group.children) and all(map(operator.is_, kept, group.children))
-    return group if same else replace(group, children=kept)
-
-
-def _count_leaves(node: Node) -> int:
-    return 1 if isinstance(node, Primitive) else sum(_count_leaves(child) for child in node.children)
-
-
-def _walk(root: Group) -> Iterator[Leaf]:
-    ordinal = 0
-    stack: list[tuple[Node, tuple[str, ...], int, int, int]] = [
-        (child, (), 0, 0, 0) for child in reversed(root.children)
-    ]
-    while stack:
-        node, parents, definition, repetition, slot = stack.pop()
-        path = (*parents, node.name)
-        if node.repetition is not Repetition.REQUIRED:
-            definition += 1
-        if node.repetition is Repetition.REPEATED:
-            repetition += 1
-            slot = definition
-        if isinstance(node, Primitive):
-            yield Leaf(ordinal, path, node, definition, repetition, slot)
-            ordinal += 1
-        else:
-            stack.extend((child, path, definition, repetition, slot) for child in reversed(node.children))
-
-
-def _parse_node(elements: Sequence[SchemaElement], at: int, depth: int) -> tuple[Node, int]:
-    if depth > 2 * MAX_LEVEL:
-        raise UnsupportedError(f"the schema is nested more than {2 * MAX_LEVEL} levels deep")
-    if at >= len(elements):
-        raise FormatError("the schema's tree names more children than there are elements")
-    element = elements[at]
-    repetition = _repetition(element, is_root=at == 0)
-    if element.type is not None and not element.num_children:
-        return _parse_primitive(element, repetition), at + 1
-    children: list[Node] = []
-    following = at + 1
-    for _ in range(element.num_children or 0):
-        child, following = _parse_node(elements, following, depth + 1)
-        children.append(child)
-    group = Group(element.name, repetition, tuple(children), logical.from_element(element), element.field_id)
-    return group, following
-
-
-def _repetition(element: SchemaElement, *, is_root: bool) -> Repetition:
-    if is_root or element.repetition_type is None:
-        return Repetition.REQUIRED
-    try:
-        return _REPETITIONS[element.repetition_type]
-    except KeyError:
-        raise FormatError(f"column {element.name!r}: unknown repetition {element.repetition_type}") from None
-
-
-def _parse_primitive(element: SchemaElement, repetition: Repetition) -> Primitive:
-    try:
-        physical_type = _TYPES[element.type if element.type is not None else -1]
-    except KeyError:
-        raise FormatError(f"column {element.name!r}: unknown physical type {element.type}") from None
-    if physical_type is Type.FIXED_LEN_BYTE_ARRAY and (element.type_length is None or element.type_length < 0):
-        raise FormatError(f"column {element.name!r}: FIXED_LEN_BYTE_ARRAY without a length")
-    length = element.type_length if physical_type is Type.FIXED_LEN_BYTE_ARRAY else None
-    annotation = logical.from_element(element)
-    return Primitive(element.name, repetition, physical_type, length, annotation, element.field_id)
-
-
-def _elements(node: Node, *, is_root: bool = False) -> Iterator[SchemaElement]:
-    element = SchemaElement(name=node.name, field_id=node.field_id)
-    if not is_root:
-        element.repetition_type = int(node.repetition)
-    logical.annotate(element, node.logical)
-    if isinstance(node, Primitive):
-        element.type = int(node.physical_type)
-        element.type_length = node.type_length
-        yield element
-        return
-    element.num_children = len(node.children)
-    yield element
-    for child in node.children:
-        yield from _elements(child)
+def _of_bytes(data: bytes, starts: bytes) -> Schema:
+    """The schema of elements with these offsets, which are known to be sound."""
+    reader: Any = SchemaElement.thrift_reader  # type: ignore[attr-defined]
+    return Schema.built(kernels.KeptStructs(reader, data, memoryview(starts).cast("q")))

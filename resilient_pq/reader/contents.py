@@ -93,7 +93,7 @@ class Contents:
     @property
     def num_chunks(self) -> int:
         """Column chunks of all row groups."""
-        return len(self.footer.metadata.row_groups) * len(self.schema.leaves)
+        return len(self.footer.metadata.row_groups) * self.schema.num_leaves
 
     @property
     def verified(self) -> bool:
@@ -152,9 +152,9 @@ class Contents:
             num_chunks, where = len(row_group.columns), Where(row_group=ordinal)
             if row_group.num_rows < 0:
                 raise FormatError(f"the row group says it has {row_group.num_rows} rows", where=where)
-            if num_chunks != len(schema.leaves):
+            if num_chunks != schema.num_leaves:
                 raise FormatError(
-                    f"the row group has {num_chunks} column chunks, the schema {len(schema.leaves)} columns",
+                    f"the row group has {num_chunks} column chunks, the schema {schema.num_leaves} columns",
                     where=where,
                 )
             total += row_group.num_rows

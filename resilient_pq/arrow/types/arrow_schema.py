@@ -6,7 +6,7 @@ zones, seconds, durations, fixed-size lists) is kept under the key ``ARROW:schem
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -20,9 +20,10 @@ from resilient_pq.arrow.types.field import (
     Field,
     in_utf8,
     normalise,
+    renamed,
 )
 from resilient_pq.arrow.types.group_nesting import ListShape, MapShape, shape_of
-from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema, refined, stored_fields
+from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, StoredFields, encode_arrow_schema, refined
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Repetition, Type
@@ -227,7 +228,7 @@ class ColumnFields:
         self._schema = schema
         self._key_value = key_value
         self._int96_unit = int96_unit
-        self._form = _as_it_is if restore_types else normalise
+        self._form: Callable[[Field], Field] = (lambda field: field) if restore_types else normalise
         # What is shared is found by this, which may not become another while it is: mappings may change.
         self._stored = stored = key_value.get(ARROW_SCHEMA_KEY) or ""
         if len(stored) > _MOST_SHARED_STORED or len(schema.columns) > _MOST_SHARED_COLUMNS:
@@ -247,10 +248,19 @@ class ColumnFields:
         return Field("", "+s", False, tuple(map(self._found.__getitem__, positions)), metadata=self._metadata)
 
     def _find(self, positions: Sequence[int]) -> None:
-        stored = stored_fields(self._stored, self._schema.names, positions)
-        for position, hint in zip(positions, stored, strict=True):
-            derived = arrow_field_of(self._schema.root.children[position], int96_unit=self._int96_unit)
-            self._found[position] = self._form(derived if hint is None else refined(derived, hint) or derived)
+        names, alike = self._schema.names, self._schema.alike
+        stored = StoredFields(self._stored, names)
+        for first, *others in [[each] for each in positions] if alike is None else stored.alike(positions, alike):
+            self._found[first] = found = self._field(first, stored)
+            if others and not found.children:  # those of lists have names, too
+                self._found.update(zip(others, renamed(found, [names[each] for each in others]), strict=True))
+            else:
+                self._found.update((each, self._field(each, stored)) for each in others)
+
+    def _field(self, position: int, stored: StoredFields) -> Field:
+        derived = arrow_field_of(self._schema.root.children[position], int96_unit=self._int96_unit)
+        hint = stored.of(position)
+        return self._form(derived if hint is None else refined(derived, hint) or derived)
 
     @cached_property
     def _metadata(self) -> tuple[tuple[bytes, bytes], ...]:
@@ -261,14 +271,8 @@ class ColumnFields:
         )
 
 
-def _as_it_is(field: Field) -> Field:
-    return field
-
-
 class _ThisSchema:
     """A schema, told from others by which one it is: not all that it holds is compared."""
-
-    __slots__ = ("_schema",)
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -326,9 +330,7 @@ def _type_of(node: Node, parents: tuple[str, ...], int96_unit: str, *, nullable:
 
 
 def _field_id_of(node: Node) -> tuple[tuple[bytes, bytes], ...]:
-    if node.field_id is None or node.field_id < 0:
-        return ()
-    return ((FIELD_ID_KEY, str(node.field_id).encode()),)
+    return () if node.field_id is None or node.field_id < 0 else ((FIELD_ID_KEY, str(node.field_id).encode()),)
 
 
 def _extension_of(node: Primitive) -> tuple[tuple[bytes, bytes], ...]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import nanoarrow
+from nanoarrow._schema import CSchema
 
 from resilient_pq.arrow.handed_over import taking
 from resilient_pq.errors import SchemaError
@@ -168,6 +170,19 @@ class Field(_Kept):
 def in_utf8(name: str) -> str:
     """A name as C can carry it: Parquet names that are not UTF-8 come with surrogates."""
     return name if name.isascii() else name.encode("utf-8", "replace").decode("utf-8")
+
+
+def renamed(field: Field, names: Sequence[str]) -> list[Field]:
+    """Fields that differ from one in nothing but their names."""
+    names = [in_utf8(name) for name in names]
+    if kernels.instances is None:
+        return [replace(field, name=name) for name in names]
+    values: dict[str, Any] = {slot: getattr(field, slot) for slot in Field.__slots__} | {"name": names}
+    if not (field.children or field.dictionary or field.metadata):
+        schemas = kernels.LeafSchemas(names, field.format, field.nullable)
+        values["_c"] = [CSchema(schemas, schemas.address + i * schemas.size) for i in range(len(names))]
+    made: list[Field] = kernels.instances(Field, len(names), values)
+    return made
 
 
 def _kind(format: str) -> str:

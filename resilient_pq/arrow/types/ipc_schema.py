@@ -51,8 +51,9 @@ class SchemaMessage:
         if schema is None:
             raise ValueError("the message has no header")
         self._schema = schema
-        #: Number of columns; each takes at least the four bytes of its offset.
+        #: Number of columns; each takes at least the four bytes of its offset. The flatbuffer, and where it lists them.
         self.num_columns = min(schema.count(_COLUMNS), len(message) // 4)
+        self.listed = schema.reader.data, schema.target(_COLUMNS) or 0
 
     def column(self, position: int) -> Field | None:
         """The field of a column; None where it is damaged, or of a type that no column is written from."""
@@ -172,12 +173,11 @@ class _Table:
         offset = self.reader.unpack("H", self.offsets_at + entry)
         return self.at + offset if offset else None
 
-    def _target(self, number: int) -> int | None:
+    def target(self, number: int) -> int | None:
         place = self._place(number)
         return None if place is None else place + self.reader.unpack("I", place)
 
     def has(self, number: int) -> bool:
-        """Whether a field is not left out."""
         return self._place(number) is not None
 
     def number(self, number: int, code: str, default: int = 0) -> int:
@@ -187,12 +187,12 @@ class _Table:
 
     def string(self, number: int) -> bytes:
         """A string; empty where there is none."""
-        target = self._target(number)
+        target = self.target(number)
         return b"" if target is None else self.reader.string(target)
 
     def table(self, number: int) -> _Table | None:
         """A table, or the table of a union."""
-        target = self._target(number)
+        target = self.target(number)
         return None if target is None else _Table(self.reader, target)
 
     def tables(self, number: int) -> Iterator[_Table]:
@@ -202,17 +202,17 @@ class _Table:
 
     def count(self, number: int) -> int:
         """How many tables a vector says it has."""
-        target = self._target(number)
+        target = self.target(number)
         return 0 if target is None else self.reader.unpack("I", target)
 
     def integers(self, number: int) -> list[int]:
         """The integers of a vector of those of four bytes."""
-        target = self._target(number) or 0
+        target = self.target(number) or 0
         return [self.reader.unpack("I", target + 4 + 4 * index) for index in range(self.count(number))]
 
     def element(self, number: int, index: int) -> _Table:
         """One table of a vector that has it."""
-        target = self._target(number)
+        target = self.target(number)
         assert target is not None
         place = target + 4 + 4 * index
         return _Table(self.reader, place + self.reader.unpack("I", place))

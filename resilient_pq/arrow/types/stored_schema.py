@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 from nanoarrow.c_array_stream import CArrayStream
@@ -18,6 +19,7 @@ from nanoarrow.ipc import StreamWriter
 
 from resilient_pq.arrow.types.field import PLAIN_FORMATS, Field, plain_format
 from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
+from resilient_pq.format import kernels
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
 #: Metadata of a column, or an element of one: the form of its type, of which the plain one is stored.
@@ -94,33 +96,52 @@ def is_stored_schema(text: str, num_columns: int) -> bool:
         return False
 
 
-def stored_fields(text: str | None, names: Sequence[str], positions: Sequence[int]) -> list[Field | None]:
-    """The stored fields of some columns, None for those that have none.
+class StoredFields:
+    """What a value of the key says of the columns of a file, which have these names."""
 
-    A field belongs to the column at its position where the names are equal too, else to the one column that
-    has its name.
-    """
-    message = _decode(text) if text else None
-    if message is None:
-        return [None] * len(positions)
-    by_name: dict[str, Field | None] | None = None
-    found: list[Field | None] = []
-    for position in positions:
-        field = message.column(position) if position < message.num_columns else None
-        if field is None or field.name != names[position]:
-            by_name = _by_name(message) if by_name is None else by_name
-            field = by_name.get(names[position])
-        found.append(field)
-    return found
+    def __init__(self, text: str | None, names: list[str]) -> None:
+        """Read no field yet."""
+        self._names = names
+        self._message = _decode(text) if text else None
 
+    def alike(self, positions: Sequence[int], alike: Sequence[int]) -> list[list[int]]:
+        """The columns at some positions, those together that differ in their names alone.
 
-def _by_name(message: SchemaMessage) -> dict[str, Field | None]:
-    """The stored fields by their names, None for names that several have."""
-    by_name: dict[str, Field | None] = {}
-    for field in map(message.column, range(message.num_columns)):
-        if field is not None:
-            by_name[field.name] = None if field.name in by_name else field
-    return by_name
+        `alike` has for each column a number, which those share of which that is so in the Parquet schema.
+        """
+        stored = [0] * len(self._names)
+        if self._message is not None:
+            known = kernels.alike_fields is not None and self._message.num_columns == len(stored)
+            stored = kernels.alike_fields(*self._message.listed, self._names) if known else [-1] * len(stored)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for position in positions:
+            same = stored[position]
+            groups.setdefault((-1, position) if same < 0 else (alike[position], same), []).append(position)
+        return list(groups.values())
+
+    def of(self, position: int) -> Field | None:
+        """The stored field of a column, None for one that has none.
+
+        A field belongs to the column at its position where the names are equal too, else to the one column that
+        has its name.
+        """
+        if self._message is None:
+            return None
+        field = self._message.column(position) if position < self._message.num_columns else None
+        return (
+            field
+            if field is not None and field.name == self._names[position]
+            else self._by_name.get(self._names[position])
+        )
+
+    @cached_property
+    def _by_name(self) -> dict[str, Field | None]:
+        """The stored fields by their names, None for names that several have."""
+        by_name: dict[str, Field | None] = {}
+        for field in map(self._message.column, range(self._message.num_columns)) if self._message else ():
+            if field is not None:
+                by_name[field.name] = None if field.name in by_name else field
+        return by_name
 
 
 def _decode(text: str) -> SchemaMessage | None:

@@ -81,6 +81,11 @@ schema_key: Any = _compiled("schema_key")
 #: Rows of flat columns in Arrow's buffers, and what makes chunks of them: see `format.pages.flat_chunk`.
 FlatRows: Any = _compiled("FlatRows")
 FlatWriter: Any = _compiled("FlatWriter")
+#: Many objects of a class at once, what many columns have in common by Thrift and by Arrow, and their Arrow schemas.
+instances: Any = _compiled("instances")
+alike_elements: Any = _compiled("alike_elements")
+alike_fields: Any = _compiled("alike_fields")
+LeafSchemas: Any = _compiled("LeafSchemas")
 
 if TYPE_CHECKING:
     from resilient_pq.format.kernels import reference as reference

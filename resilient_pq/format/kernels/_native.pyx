@@ -38,6 +38,7 @@ include "native/arrow_schemas.pxi"
 include "native/chunk_batch.pxi"
 include "native/flat_rows.pxi"
 include "native/flat_writer.pxi"
+include "native/many_columns.pxi"
 
 
 def _runs_avx2():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
@@ -101,6 +102,10 @@ class KeptStructs(MutableSequence[T]):
         if self._plain is not None or self._made:
             return None
         return memoryview(self._data)[self._starts[0] : self._starts[-1]]
+
+    def fresh(self, index: int) -> T:
+        """A struct of the caller's own, which changes nothing here."""
+        return copy(self._plain[index]) if self._plain is not None else self._read(index)
 
     @property
     def spans(self) -> tuple[Any, memoryview] | None:
