@@ -29,17 +29,11 @@ _VALUE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class FileQuery:
-    """What is asked of a file.
-
-    Attributes:
-        file: The file.
-        query: The query.
-        join: Adds what its rows have besides.
-    """
+    """What is asked of a file."""
 
     file: File
     query: ReadQuery
-    join: Callable[[RowGroupArrays], RowGroupArrays] | None
+    join: Callable[[RowGroupArrays], RowGroupArrays] | None  # adds the columns of its folders
 
     @property
     def is_small(self) -> bool:
@@ -104,26 +98,19 @@ async def _jobs(asked: Iterator[FileQuery]) -> Jobs:
         try:
             _, following = one.file.jobs(one.query)
         except ResilientPQError as error:
-            yield BatchJob(ReadBatch(()), _failing(error))
+            yield BatchJob(ReadBatch(()), partial(_fail, error))
         else:
             async with aclosing(following):
                 async for job in following:
-                    yield BatchJob(job.batch, job.read if one.join is None else _joined(one.join, job.read))
+                    yield BatchJob(job.batch, job.read if one.join is None else partial(_joined, one.join, job.read))
 
 
-def _joined(join: Callable[[RowGroupArrays], RowGroupArrays], read: ReadRowGroups) -> ReadRowGroups:
-    """What reads rows of a file, with what they have besides."""
-
-    async def read_all(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-        return [join(rows) for rows in await read(groups)]
-
-    return read_all
+async def _joined(
+    join: Callable[[RowGroupArrays], RowGroupArrays], read: ReadRowGroups, groups: Sequence[RowGroupRead]
+) -> list[RowGroupArrays]:
+    return [join(rows) for rows in await read(groups)]
 
 
-def _failing(error: ResilientPQError) -> ReadRowGroups:
-    """What raises an error of a file when its rows are reached, and not before."""
-
-    async def read(_: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-        raise error
-
-    return read
+async def _fail(error: ResilientPQError, _: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+    """Raise an error of a file when its rows are reached, and not before."""
+    raise error
