@@ -24,14 +24,9 @@ if TYPE_CHECKING:
 
 
 class PlainGets:
-    """Sends GETs with the credentials that are known from the beginning.
-
-    Attributes:
-        refused: A request was, and is left to botocore.
-    """
+    """Sends GETs with the credentials that are known from the beginning."""
 
     def __init__(self, access: PlainAccess, *, progress_seconds: float | None, max_connections: int) -> None:
-        """Nothing is opened yet."""
         self.refused = access.is_secure and find_spec("certifi") is None  # then botocore brings certificates
         self._access = access
         self._progress_seconds = progress_seconds

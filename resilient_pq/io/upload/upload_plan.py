@@ -51,23 +51,14 @@ class Later:
 
 
 class UploadPlan:
-    """What to send next, of an object of unknown size.
-
-    Attributes:
-        layout: Which bytes belong to which part.
-        position: Bytes appended so far.
-        num_bytes_resent: Bytes that were sent more than once so far, retries not counted.
-        begun: Whether any part was ever asked to be sent; until then the object can be a single request.
-        unanswered: Whether an attempt to send a part may have arrived, or may yet, since parts were listed last.
-    """
+    """What to send next, of an object of unknown size."""
 
     def __init__(self, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> None:
-        """Plan an object from its first byte."""
-        self.position = 0
-        self.num_bytes_resent = 0
-        self.begun = False
+        self.position = 0  # Bytes appended so far
+        self.num_bytes_resent = 0  # Bytes that were sent more than once so far, retries not counted
+        self.begun = False  # Whether any part was ever asked to be sent; until then the object can be a single request
         self._options = options
-        self.layout = PartLayout(options)
+        self.layout = PartLayout(options)  # Which bytes belong to which part
         self._slots: dict[int, PartSlot] = {}
         self._elsewhere = 0  # bytes that survive in another object
         self._done = 0  # bytes that whoever completes the upload would find
