@@ -38,6 +38,7 @@ def thorough(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Ruff and mypy."""
     session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", "--quiet", "resilient_pq", "tests", "scripts")
     session.run("mypy")
 
 

@@ -43,7 +43,9 @@ def _adapt(value: Any, *, here: bool = False) -> Any:
     return value
 
 
-def _done(coroutine: Coroutine[Any, Any, Any], *, here: bool) -> Any:
+def _done(
+    coroutine: Coroutine[Any, Any, Any], *, here: bool, run: Callable[[Coroutine[Any, Any, Any]], Any] = _loop.run
+) -> Any:
     """What a coroutine gives: where it may begin `here`, in this thread, to its end or to where it needs the loop."""
     if here and asyncio._get_running_loop() is None:
         from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as what it runs is)
@@ -52,7 +54,7 @@ def _done(coroutine: Coroutine[Any, Any, Any], *, here: bool) -> Any:
         if ended:
             return found
         coroutine = _await(found)
-    return _loop.run(coroutine)
+    return run(coroutine)
 
 
 #: What begins in the thread of the caller, and ends there for small files of this machine.
@@ -106,16 +108,8 @@ def _keep_rows(writer: Writer | DatasetWriter, process: int, *, here: bool) -> N
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
     if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
         return
-    keeping: Coroutine[Any, Any, Any] = writer._keep_rows()
-    # From Python 3.12 on no thread can be started any more when the interpreter ends.
-    if here and asyncio._get_running_loop() is None:
-        from resilient_pq.io.cancellation import begun  # noqa: PLC0415 (there, as there is a writer)
-
-        ended, found = begun(keeping)
-        if ended:
-            return
-        keeping = _await(found)
-    _loop.end(keeping)
+    # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends.
+    _done(writer._keep_rows(), here=here, run=_loop.end)
 
 
 class Blocking:
@@ -179,10 +173,7 @@ class BlockingWriter(Blocking):
 
 
 class BlockingReader(Blocking):
-    """A `File`, a `Dataset` or a `TrevniFile` whose methods block.
-
-    Any Arrow library takes it as a table, row group by row group, or batch by batch, as it needs them.
-    """
+    """A `File`, a `Dataset` or a `TrevniFile` whose methods block."""
 
     def __arrow_c_schema__(self) -> object:
         """The Arrow schema of all columns as a capsule."""
@@ -193,9 +184,6 @@ class BlockingReader(Blocking):
 
         It can be asked for any number of times, each time from the first row on. `batches` gives streams of some
         columns.
-
-        Args:
-            requested_schema: Passed over, as the interface allows: the columns come as they are.
         """
         return self.batches().__arrow_c_stream__()
 
@@ -218,11 +206,7 @@ class BlockingFile(BlockingReader):
         return self._target
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """What opens the same version again: the arguments of `open`, storage options included, and that version.
-
-        Raises:
-            UnsupportedError: It was not opened by a URL or a path.
-        """
+        """What opens the same version again: the arguments of `open`, storage options included, and that version."""
         if self._pickled is None:
             args, kwargs = self._opened_with or ((None,), {})
             options = dict(inspect.signature(resilient_pq.open).bind(*args, **kwargs).arguments)
@@ -251,11 +235,7 @@ def _unpickled(url: str | os.PathLike[str], options: Mapping[str, Any], pin: Obj
 
 
 async def _open_pinned(url: str | os.PathLike[str], options: Mapping[str, Any], pin: ObjectInfo) -> File:
-    """Open the version that a pickled file was of.
-
-    Raises:
-        ObjectChangedError: The object was replaced.
-    """
+    """Open the version that a pickled file was of."""
     file = await resilient_pq.open(url, **options)
     if replace(file.info, key=pin.key) == pin:
         return file

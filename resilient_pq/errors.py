@@ -368,15 +368,11 @@ class Placed(Protocol):
 
 
 class located:  # noqa: N801 (a context manager, used as a function is)
-    """Add a place to any error of ours that passes through: one, or that of something, which is asked on an error.
-
-    A lack of memory, which any library may find, becomes an error of ours on its way.
-    """
+    """Add a place to any error of ours that passes through; a lack of memory becomes an error of ours."""
 
     __slots__ = ("_place",)
 
     def __init__(self, place: Where | Placed) -> None:
-        """Keep the place until there is an error."""
         self._place = place
 
     def __enter__(self) -> None:
@@ -385,7 +381,6 @@ class located:  # noqa: N801 (a context manager, used as a function is)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Tell the error, which goes on."""
         if isinstance(error, MemoryError) and not isinstance(error, ResilientPQError):
             with located(self._place):
                 raise OutOfMemoryError(str(error) or "there is not enough memory") from error

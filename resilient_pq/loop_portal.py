@@ -35,7 +35,6 @@ class Portal:
     """One event loop in a thread, started when it is first needed."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -60,10 +60,7 @@ def _quota_in(path: Path) -> int | None:
 
 
 def _limit_files(controller: str, *names: str) -> Iterator[Path]:
-    """The files with the limits of the control groups of this process, and of all groups around them.
-
-    All but the last of their names are of version 2, the last is of version 1.
-    """
+    """The files with the limits of the control groups of this process, and of all groups around them."""
     try:
         lines = _OWN_GROUPS.read_text().splitlines()
     except (OSError, ValueError):  # no Linux

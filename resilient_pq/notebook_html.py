@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
 from resilient_pq.units import printable
@@ -22,6 +21,8 @@ def rows_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: st
 def page_frame(page: str) -> str:
     """A page of HTML within another, where its styles and its script reach nothing else."""
     style = "width:100%;height:36em;border:0"
+    import html  # noqa: PLC0415 (for notebooks alone)
+
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
 
 
@@ -43,4 +44,6 @@ def _cells(tag: str, texts: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
+    import html  # noqa: PLC0415 (for notebooks alone)
+
     return "\n".join(html.escape(printable(line)) for line in text.split("\n"))

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 #: Pieces of work that are done at once: some milliseconds.
 AT_ONCE: Final = 256
+#: Bytes of a footer that is parsed, or of what is decrypted, which take about the time of a piece.
+PIECE_BYTES: Final = 4096
 
 
 async def off_loop(num_pieces: int, call: Callable[..., T], *args: object) -> T:
@@ -29,7 +31,6 @@ class Turns:
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        """Begin to count pieces."""
         self._left = AT_ONCE
 
     async def give_way(self) -> None:

@@ -156,34 +156,21 @@ def read_back() -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class CommittedFile:
-    """The bytes of a resilient file, and where its checkpoints end.
+    """The bytes of a resilient file, and where its checkpoints end."""
 
-    Attributes:
-        data: All of them, although its writer will be said to have died before.
-        ends: Of each checkpoint the offset just after it, and the rows before it.
-    """
-
-    data: bytes = field(repr=False)
-    ends: tuple[tuple[int, int], ...]
+    data: bytes = field(repr=False)  # All of them, although its writer will be said to have died before
+    ends: tuple[tuple[int, int], ...]  # Of each checkpoint the offset just after it, and the rows before it
 
 
 @dataclass(frozen=True)
 class CrashedUpload:
-    """What a killed writer left: an upload with full parts, an open slot and a part of what came next.
+    """What a killed writer left: an upload with full parts, an open slot and a part of what came next."""
 
-    Attributes:
-        name: The object that it was to become.
-        upload_id: The upload.
-        stored: The bytes that completing it by the rule makes.
-        num_rows: Rows in them.
-        num_bytes: Bytes of all its parts.
-    """
-
-    name: str
-    upload_id: str
-    stored: bytes = field(repr=False)
-    num_rows: int
-    num_bytes: int
+    name: str  # The object that it was to become
+    upload_id: str  # The upload
+    stored: bytes = field(repr=False)  # The bytes that completing it by the rule makes
+    num_rows: int  # Rows in them
+    num_bytes: int  # Bytes of all its parts
 
 
 #: The smallest part that S3 takes, but for the last.

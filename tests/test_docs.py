@@ -25,6 +25,8 @@ from sampled import either
 from trevni_bytes import write_trevni
 
 from resilient_pq.cli.main import run as cli
+from resilient_pq.cli.output.verb_output import STYLE_OF
+from resilient_pq.damage.lost_region import Damage
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -144,6 +146,14 @@ def normal(output: str) -> list[str]:
     output = re.sub(r"/tmp/[\w.-]+", "TMP", output.replace(tempfile.gettempdir(), "/tmp"))
     lines = (re.sub(r"\d[\d,.]*", "N", line) for line in output.splitlines())
     return [re.sub(r"\s+", " ", line).strip() for line in lines if line.strip() not in {"", "Killed"}]
+
+
+@pytest.mark.parametrize("damage", Damage)
+def test_every_kind_of_damage_is_described_and_has_a_colour(damage: Damage) -> None:
+    row = re.search(r"^\| `damage` \|.*$", (ROOT / "docs" / "json.md").read_text(), re.MULTILINE)
+    assert row is not None
+    assert f"`{damage}`" in row[0], "docs/json.md, A finding, lists the kinds of damage"
+    assert damage in STYLE_OF, "_STYLES of resilient_pq/cli/output/verb_output.py has the colour of each"
 
 
 def test_the_page_of_the_command_line_is_what_help_prints() -> None:

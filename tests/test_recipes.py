@@ -83,6 +83,23 @@ def test_all_recipes_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_what_recipes_make_is_formatted_and_typed(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    pytest.importorskip("ruff")
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for name in ("pyproject.toml", "resilient_pq_command.py"):
+        shutil.copy2(ROOT / name, tmp_path)
+    for recipe in RECIPES.values():
+        for step in steps(recipe):
+            step.apply(tmp_path)
+    for arguments in ("ruff check --fix .", "ruff format --check .", "mypy"):
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("title", RECIPES)
 def test_each_recipe_alone(title: str, tmp_path: Path) -> None:
     follow([title], tmp_path)

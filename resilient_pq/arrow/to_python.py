@@ -13,7 +13,6 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,6 +249,8 @@ def _zone(name: str, path: str) -> dt.tzinfo:
         if offset is not None:
             sign = -1 if offset[1] == "-" else 1
             return dt.timezone(sign * dt.timedelta(hours=int(offset[2]), minutes=int(offset[3])))
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 (for columns with such a zone alone)
+
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such zone, no such offset, or a name that is a path
         raise UnsupportedError(

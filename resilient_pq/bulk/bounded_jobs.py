@@ -25,10 +25,7 @@ class JobBounds(Generic[Job]):
 async def in_flight(
     jobs: AsyncGenerator[Job, None], do: Callable[[Job], Coroutine[Any, Any, Result]], bounds: JobBounds[Job]
 ) -> AsyncGenerator[Result, None]:
-    """Do jobs concurrently, as the bounds allow, and give their results as they end.
-
-    When this is closed, the caller is cancelled, or a job fails, all jobs under way are cancelled and awaited.
-    """
+    """Do jobs concurrently, and give their results as they end; closing it cancels and awaits all jobs under way."""
     running: dict[asyncio.Task[Result], int] = {}
     ended, freed = asyncio.Event(), asyncio.Event()
 

@@ -18,7 +18,6 @@ class Dedupe:
     """Decides which of several scopes a file belongs to: the one of this file alone, or else the first that has it."""
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
-        """Take the scopes of a run, in their order."""
         self._real_folder = ("", os.path.realpath(os.curdir))  # the last that was asked for, and where it leads
         self._alone: dict[_Identity, int] = {}
         self._below: list[tuple[int, Scope, _Identity]] = []

@@ -83,11 +83,7 @@ async def recover_one(
     stores: Stores | None = None,
     dst_stores: Stores | None = None,
 ) -> FileResult:
-    """Recover a file to a new one, whose folder is made.
-
-    A file without a schema gets that of the first of `schema_from` that fits, unless the options name one. Stores are
-    left open; `dst_stores` are `stores` if there are none.
-    """
+    """Recover a file to a new one; without a schema it gets that of the first of `schema_from` that fits."""
     name = _name(url)
     async with _reached(stores, WRITING) as reached:
         try:

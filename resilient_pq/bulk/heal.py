@@ -16,12 +16,7 @@ from resilient_pq.parity.sidecar import Sidecar, sidecar_key
 
 
 async def heal(store: WriteStore, info: ObjectInfo, digest: str, replica: Place | None, pace: Pace) -> str:
-    """Give an object the bytes that have this digest; returns where they came from.
-
-    Raises:
-        RecoveryError: Neither parity nor the replica has them.
-        ObjectChangedError: The object is another version by now.
-    """
+    """Give an object the bytes that have this digest; returns where they came from."""
     try:
         await repair_here(store, info, digest)
         source = "parity"

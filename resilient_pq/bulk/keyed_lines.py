@@ -122,13 +122,11 @@ class KeyedLines:
         self._file.close()
 
     def __enter__(self) -> Self:
-        """The file itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Let go of it."""
         self.close()
 
     def _lock(self, file: FileIO) -> None:

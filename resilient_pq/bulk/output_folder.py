@@ -37,11 +37,7 @@ def resolve_folder(dst: Location, stores: Stores) -> Scope:
 
 
 def refuse_overlap(output: Scope, scope: Scope, *, same_names: bool) -> None:
-    """Refuse outputs that would lie among the inputs.
-
-    A folder above the inputs is refused, too: from ``a/b`` to ``a`` the file ``a/b/b/c`` would become ``a/b/c``. It is
-    allowed for names without folders, as of one file or ``a/b/*.parquet``.
-    """
+    """Refuse outputs among or above the inputs: from ``a/b`` to ``a`` the file ``a/b/b/c`` would become ``a/b/c``."""
     if scope.is_one_file:
         return  # it is compared with its own output
     if isinstance(output.store, LocalStore) and isinstance(scope.store, LocalStore):

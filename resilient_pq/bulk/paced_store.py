@@ -12,7 +12,6 @@ class Pace:
     """Lets `rate` bytes pass in a second, over all that share it; any number where that is None."""
 
     def __init__(self, rate: float | None) -> None:
-        """Nothing passed yet."""
         self.rate = rate
         self._free = 0.0
 
@@ -29,7 +28,6 @@ class PacedStore(SubstituteStore):
     """Stands for a store, one object of which is read at a pace."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, pace: Pace) -> None:
-        """Nothing is read yet."""
         super().__init__(store, info, info.size)
         self._pace = pace
 

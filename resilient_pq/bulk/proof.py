@@ -34,20 +34,13 @@ class ProofOrder:
 
 @dataclass(frozen=True, slots=True)
 class ProvenObject:
-    """What an object is now.
+    """What an object is now."""
 
-    Attributes:
-        version: Its size and what else tells versions apart.
-        size: Its bytes.
-        digest: Their xxh3-128.
-        damage: What is wrong with it; None where nothing is.
-        expected: The digest that this version had before, or when it was protected; None where none is known.
-    """
-
-    version: str
+    version: str  # Its size and what else tells versions apart
     size: int
-    digest: str
-    damage: str | None = None
+    digest: str  # Their xxh3-128
+    damage: str | None = None  # What is wrong with it; None where nothing is
+    # The digest that this version had before, or when it was protected; None where none is known
     expected: str | None = None
 
     @property

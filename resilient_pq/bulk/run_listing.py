@@ -31,17 +31,14 @@ _ASKED_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A listed file, or a folder that could not be listed.
-
-    `near` are data files that were listed around it, those of its own folder first, then those of the nearest parent.
-    """
+    """A listed file, or a folder that could not be listed."""
 
     scope: Scope
     name: str
     place: Place
     size: int | None = None
     version: str | None = None
-    near: tuple[Place, ...] = ()
+    near: tuple[Place, ...] = ()  # Data files of its own folder, then of the nearest parent
     error: FileError | None = None
 
     @property
@@ -56,10 +53,7 @@ class ListedFile:
 
 
 def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
-    """The scopes of a folder, a prefix, a pattern or a file, or of a list of these.
-
-    A URL in a list that does not look like a folder is taken for a file, since asking costs a request for each.
-    """
+    """The scopes of a folder, a prefix, a pattern or a file, or of a list of these."""
     if isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
         return [Scope.below(urls[0], str(urls[1]))]
     if isinstance(urls, str | os.PathLike):
@@ -74,6 +68,7 @@ def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope
 
 
 def _scope_in_list(location: Any, stores: Stores) -> Scope:
+    # A URL that does not look like a folder is taken for a file: asking costs a request for each
     if isinstance(location, str | os.PathLike):
         return Scope.named(location, stores) if names_many(location) else Scope.of_file(*stores.resolve(location))
     if isinstance(location, tuple) and len(location) == 2 and isinstance(location[0], ReadStore):

@@ -171,7 +171,6 @@ class Tally:
     """Counts files in a `RunSummary`, whose size does not depend on their number."""
 
     def __init__(self, verb: str) -> None:
-        """Begin with no file."""
         self.summary = RunSummary(verb)
 
     def find(self, count: int) -> None:

@@ -38,7 +38,6 @@ class RunTasks:
         journal: str | os.PathLike[str] | None,
         outputs: Outputs | None = None,
     ) -> None:
-        """Nothing is listed yet."""
         self.tally = Tally(verb)
         self._verb = verb
         self._scopes = scopes

@@ -159,7 +159,6 @@ class _Scrub:
         pace: Pace,
         replica: Scope | None,
     ) -> None:
-        """Nothing is listed yet."""
         self._scopes = scopes
         self._stores = stores
         self._state = state

@@ -15,23 +15,14 @@ _SYNC_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LastProof:
-    """The last proof of an object.
+    """The last proof of an object."""
 
-    Attributes:
-        proven: When it was right, in seconds since 1970; 0 where it never was.
-        version: Its version (`proof.version_of`).
-        listed: What the listing called this version; None where it does not tell.
-        size: Its bytes.
-        digest: The xxh3-128 of its bytes when they were right; empty where they never were.
-        damage: What is wrong with it now; None where nothing is.
-    """
-
-    proven: int
-    version: str
-    listed: str | None
+    proven: int  # When it was right, in seconds since 1970; 0 where it never was
+    version: str  # Its version (`proof.version_of`)
+    listed: str | None  # What the listing called this version; None where it does not tell
     size: int
-    digest: str
-    damage: str | None = None
+    digest: str  # The xxh3-128 of its bytes when they were right; empty where they never were
+    damage: str | None = None  # What is wrong with it now; None where nothing is
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Self | None:

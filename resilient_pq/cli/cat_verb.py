@@ -18,7 +18,7 @@ from resilient_pq.cli.output.output_streams import ByteOutput, write_text
 from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.rows.row_source import Sources, open_rows, stdout_as_file
 from resilient_pq.cli.rows.where_clause import WhereClause
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import split_names
 from resilient_pq.errors import OptionError
 
@@ -54,8 +54,8 @@ OnDamageOption = Annotated[
 
 
 @verb(NAME)
-def cat(
-    run: RunWork,
+async def cat(
+    output: Output,
     urls: Sources,
     columns: Columns = None,
     where: Where = None,
@@ -84,28 +84,24 @@ def cat(
     left.
     """
     names = split_names(columns)
-
-    async def work(output: Output) -> int:
-        if output.as_json and form in ("arrow", "parquet"):
-            raise OptionError(f"--json and --format {form} both write to stdout", hint="leave one of them out")
-        clause = WhereClause(where or "")
-        lost: list[rpq.LostRegion] = []
-        try:
-            async with open_rows(output, urls, on_damage=on_damage, on_lost=lost.append) as dataset:
-                filters = clause.filters(dataset.files[0].schema)  # which has the columns of all
-                # nanoarrow writes no array that begins within another: a batch is a row group then.
-                rows = sys.maxsize if form == "arrow" else _BATCH_ROWS
-                batches = dataset.batches(rows, names, filters=filters, limit=head)
-                async with aclosing(batches):
-                    await _print(output, batches, form, lost, dataset.urls)
-        except rpq.FormatError as error:
-            error.hint = _hint(error, on_damage)
-            raise
-        finally:
-            report_lines.show_lost_rows(output, lost)
-        return ExitCode.DAMAGE if lost else ExitCode.SOUND
-
-    return run(work, urls)
+    if output.as_json and form in ("arrow", "parquet"):
+        raise OptionError(f"--json and --format {form} both write to stdout", hint="leave one of them out")
+    clause = WhereClause(where or "")
+    lost: list[rpq.LostRegion] = []
+    try:
+        async with open_rows(output, urls, on_damage=on_damage, on_lost=lost.append) as dataset:
+            filters = clause.filters(dataset.files[0].schema)  # which has the columns of all
+            # nanoarrow writes no array that begins within another: a batch is a row group then.
+            rows = sys.maxsize if form == "arrow" else _BATCH_ROWS
+            batches = dataset.batches(rows, names, filters=filters, limit=head)
+            async with aclosing(batches):
+                await _print(output, batches, form, lost, dataset.urls)
+    except rpq.FormatError as error:
+        error.hint = _hint(error, on_damage)
+        raise
+    finally:
+        report_lines.show_lost_rows(output, lost)
+    return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
 
 def _hint(error: rpq.FormatError, on_damage: str) -> str | None:

@@ -18,7 +18,7 @@ from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.io.location import is_web, shown, without_query
 from resilient_pq.shell_commands import command
 
@@ -35,8 +35,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def check(
-    run: RunWork,
+async def check(
+    output: Output,
     urls: Urls,
     require_checksums: Annotated[
         bool, typer.Option("--require-checksums", help="Count pages without a checksum as damage: exit status 1.")
@@ -82,19 +82,15 @@ def check(
     """
     options = ManyOptions(resume, max_files, scheduler, workers_timeout)
     selection = CheckSelection(quick, list_names, "\0" if null else "\n", quarantine, require_checksums, deep)
-
-    async def work(output: Output) -> int:
-        if selection.is_any:
-            return await check_selected(output, urls, selection, options)
-        return await many.run_one_or_many(
-            urls,
-            output.reached,
-            one=lambda: _check(output, urls[0], selection),
-            many=lambda: _check_many(output, urls, options, selection),
-            surely_many=resume is not None or scheduler is not None,
-        )
-
-    return run(work, urls)
+    if selection.is_any:
+        return await check_selected(output, urls, selection, options)
+    return await many.run_one_or_many(
+        urls,
+        output.reached,
+        one=lambda: _check(output, urls[0], selection),
+        many=lambda: _check_many(output, urls, options, selection),
+        surely_many=resume is not None or scheduler is not None,
+    )
 
 
 async def _check(output: Output, url: str, selection: CheckSelection) -> int:

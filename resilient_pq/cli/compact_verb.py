@@ -10,7 +10,7 @@ import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import RowGroupBytes, parse_table, size_option
 from resilient_pq.shell_commands import command
 
@@ -25,8 +25,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def compact(
-    run: RunWork,
+async def compact(
+    output: Output,
     src: Annotated[str, typer.Argument(metavar="FOLDER|PATTERN", help="The files: a folder, or a pattern in quotes.")],
     dst: Annotated[str, typer.Argument(metavar="DST", help="The folder of the new files, outside of FOLDER.")],
     target: Annotated[int, size_option("--target", "Bytes of a new file, about.")] = "512MiB",  # type: ignore[assignment]  # typer parses it
@@ -60,26 +60,22 @@ def compact(
     """
 
     settings = parse_table(table)
-
-    async def work(output: Output) -> int:
-        with output.progress("compacting") as meter:
-            done = await rpq.compact(
-                src,
-                dst,
-                target_bytes=target,
-                copy_bytes=copy_from,
-                row_group_bytes=row_group_bytes,
-                parity=parity,
-                table=settings,
-                remove_sources=remove_sources,
-                dry_run=dry_run,
-                storage_options=output.reached.options,
-                progress=lambda done, size: meter.update(done / max(size, 1), wording.in_bytes(done)),
-            )
-        _show(output, done, dst)
-        return ExitCode.SOUND
-
-    return run(work, [src])
+    with output.progress("compacting") as meter:
+        done = await rpq.compact(
+            src,
+            dst,
+            target_bytes=target,
+            copy_bytes=copy_from,
+            row_group_bytes=row_group_bytes,
+            parity=parity,
+            table=settings,
+            remove_sources=remove_sources,
+            dry_run=dry_run,
+            storage_options=output.reached.options,
+            progress=lambda done, size: meter.update(done / max(size, 1), wording.in_bytes(done)),
+        )
+    _show(output, done, dst)
+    return ExitCode.SOUND
 
 
 def _show(output: Output, done: rpq.Compaction, dst: str) -> None:

@@ -12,7 +12,7 @@ from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import stdout_as_file
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Compression, RowGroupBytes, parse_schema, split_names
 
 NAME = "convert"
@@ -27,8 +27,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def convert(
-    run: RunWork,
+async def convert(
+    output: Output,
     src: Annotated[str, typer.Argument(metavar="SRC", help="A Trevni file: a path, a URL, or - for stdin.")],
     dst: Annotated[str, typer.Argument(metavar="DST", help="The new Parquet file: a path, a URL, or - for stdout.")],
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="Only these columns, in this order.")] = None,
@@ -67,12 +67,8 @@ def convert(
         "row_group_bytes": row_group_bytes,
         "overwrite": overwrite,
     }
-
-    async def work(output: Output) -> int:
-        async with stdin_as_file(src) as spooled, stdout_as_file(output, dst) as path:
-            return await _convert(output, spooled, path, asked)
-
-    return run(work, [src])
+    async with stdin_as_file(src) as spooled, stdout_as_file(output, dst) as path:
+        return await _convert(output, spooled, path, asked)
 
 
 async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any]) -> int:

@@ -96,22 +96,15 @@ _AS_LONG_AS_A_KEY: Final = 22
 
 @dataclass(frozen=True, slots=True)
 class GivenKeys:
-    """How encrypted files are opened and written.
+    """How encrypted files are opened and written."""
 
-    Attributes:
-        opening: The arguments `keys` and `aad_prefix` of `open` and its like, where they were given.
-        reading: The same, and `require_complete`.
-        arguments: The same for another command.
-        left_out: What another command needs besides.
-        note: What is wrong with the file of keys.
-        sealing: The name of the footer key, those of columns, and other arguments of `Encryption`; None for nothing.
-    """
-
+    # The arguments `keys` and `aad_prefix` of `open` and its like, where they were given
     opening: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    arguments: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    note: str | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)  # The same, and `require_complete`
+    arguments: tuple[str, ...] = ()  # The same for another command
+    left_out: tuple[str, ...] = ()  # What another command needs besides
+    note: str | None = None  # On what is wrong with the file of keys
+    # The name of the footer key, those of columns, and other arguments of `Encryption`; None for nothing
     sealing: tuple[str, Mapping[str, str], Mapping[str, Any]] | None = None
 
     @property
@@ -200,12 +193,10 @@ def _sealing(
     return encrypt, _columns(encrypt_column), {"plaintext_columns": plain, "plaintext_footer": plaintext_footer}
 
 
-def key_of_text(text: str) -> bytes:
-    """A key in base64, or of 32, 48 or 64 hexadecimal digits.
-
-    Raises:
-        OptionError: It is none; the error says nothing of the text.
-    """
+def key_of_text(text: object) -> bytes:
+    """A key in base64, or of 32, 48 or 64 hexadecimal digits; its errors say nothing of the text."""
+    if not isinstance(text, str):
+        raise OptionError("it is not a text")
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)
     try:
@@ -228,7 +219,7 @@ def _read_keys(path: str) -> dict[str, bytes]:
     keys = {}
     for name, text in found.items():
         try:
-            keys[name] = key_of_text(text if isinstance(text, str) else "")
+            keys[name] = key_of_text(text)
         except OptionError as error:
             called = f" called {name!r}" if len(name) < _AS_LONG_AS_A_KEY else ""
             message = f"{path!r}: the key{called} cannot be used: {error.message}"

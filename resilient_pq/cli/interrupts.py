@@ -27,7 +27,6 @@ class InterruptedVerbError(Exception):
     """A signal ended the verb; `notes` say what was kept."""
 
     def __init__(self, notes: list[str]) -> None:
-        """Keep the notes."""
         super().__init__()
         self.notes = notes
 
@@ -52,7 +51,6 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let others catch them."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -17,12 +17,7 @@ _MAX_VARIABLE: Final = 4096
 
 
 async def printed_by(command: Sequence[str], key_metadata: bytes) -> bytes:
-    """What a command prints for some key metadata, which no shell sees; it is killed where its caller is cancelled.
-
-    Raises:
-        KeyMissingError: The command says by its exit status that there is no such key.
-        OptionError: It cannot be started.
-    """
+    """What a command prints for some key metadata, which no shell sees; it is killed where its caller is cancelled."""
     environment = {name: value for name, value in os.environ.items() if name != _VARIABLE}
     with suppress(UnicodeDecodeError):
         text = key_metadata.decode()

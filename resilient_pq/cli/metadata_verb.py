@@ -10,7 +10,7 @@ import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.shell_commands import command
 
 NAME = "metadata"
@@ -24,8 +24,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def metadata(
-    run: RunWork,
+async def metadata(
+    output: Output,
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder: a path or a URL.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace summaries that are there.")] = False,
 ) -> int:
@@ -35,10 +35,6 @@ def metadata(
     one file; _common_metadata has the schema. Only footers are read; their schemas must be equal. Names that begin
     with _ or . are skipped. Run it again when files were added, replaced or removed.
     """
-    return run(lambda output: _metadata(output, folder, overwrite), [folder])
-
-
-async def _metadata(output: Output, folder: str, overwrite: bool) -> int:
     with output.progress("reading") as meter:
         written = await rpq.write_metadata(
             folder,

@@ -18,7 +18,7 @@ from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, S
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import stdout_as_file
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import SchemaFrom, SchemaText
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.io.location import shown
@@ -93,9 +93,9 @@ Html = Annotated[
 OnlyDamaged = Annotated[bool, typer.Option("--only-damaged", help="(multiple files) Do not copy sound files.")]
 
 
-@verb(NAME)
-def recover(
-    run: RunWork,
+@verb(NAME, about=lambda given: given["paths"][:-1])
+async def recover(
+    output: Output,
     paths: Paths,
     on_damage: OnDamageOption = OnDamage.DROP,
     schema: SchemaText = None,
@@ -139,7 +139,7 @@ def recover(
         "overwrite": overwrite,
     }
     if STDIN in paths:
-        return run(lambda output: _recover_piped(output, copies, dst, html, options | {"file_id": file_id}), copies)
+        return await _recover_piped(output, copies, dst, html, options | {"file_id": file_id})
 
     async def recover_folder(output: Output) -> int:
         if html is not None:
@@ -148,18 +148,15 @@ def recover(
             raise rpq.RecoveryError("--file-id is that of one file", hint="recover that file by itself")
         return await _recover_many(output, copies[0], dst, several, options | {"only_damaged": only_damaged})
 
-    async def work(output: Output) -> int:
-        if len(copies) > 1:
-            return await _recover(output, copies, dst, html, options | {"file_id": file_id})
-        return await many.run_one_or_many(
-            copies,
-            output.reached,
-            one=lambda: _recover(output, copies, dst, html, options | {"file_id": file_id}),
-            many=lambda: recover_folder(output),
-            surely_many=resume is not None or only_damaged or scheduler is not None,
-        )
-
-    return run(work, copies)
+    if len(copies) > 1:
+        return await _recover(output, copies, dst, html, options | {"file_id": file_id})
+    return await many.run_one_or_many(
+        copies,
+        output.reached,
+        one=lambda: _recover(output, copies, dst, html, options | {"file_id": file_id}),
+        many=lambda: recover_folder(output),
+        surely_many=resume is not None or only_damaged or scheduler is not None,
+    )
 
 
 async def _recover_piped(

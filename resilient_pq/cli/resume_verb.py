@@ -11,7 +11,7 @@ import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.input.input_rows import open_rows
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import UploadId
 from resilient_pq.cli.write_arguments import chosen_options, takes_write_options
 from resilient_pq.cli.write_verb import (
@@ -38,10 +38,10 @@ EPILOG = epilog(
 )
 
 
-@verb(NAME)
+@verb(NAME, about=lambda given: given["dst"])
 @takes_write_options(before="upload_id")
-def resume(
-    run: RunWork,
+async def resume(
+    output: Output,
     src: Src,
     dst: Annotated[str, typer.Argument(metavar="DST", help="What was given to `rpq write`: a path or a URL.")],
     skip_stored: Annotated[
@@ -75,17 +75,13 @@ def resume(
     settings = chosen_options(given)
     text = text_options_of(types, schema, delimiter, null, no_header)
     reading = partial(open_rows, src, form=form, text_options=text)
-
-    async def work(output: Output) -> int:
-        chosen = {**settings, **await output.reached.keys.writing()}
-        EncoderOptions(**chosen)
-        if skip_stored == append_all:
-            raise OptionError(
-                "say how SRC continues the file, by one of --skip-stored and --append-all",
-                hint="--skip-stored where SRC starts again from its first row",
-            )
-        reached: dict[str, Any] = {"upload_id": upload_id, "overwrite": overwrite}
-        opening = rpq.resume(dst, storage_options=output.reached.options, **reached, **chosen)
-        return await resume_file(output, reading, dst, lambda _: opening, skip=skip_stored, settings=settings)
-
-    return run(work, [dst])
+    chosen = {**settings, **await output.reached.keys.writing()}
+    EncoderOptions(**chosen)
+    if skip_stored == append_all:
+        raise OptionError(
+            "say how SRC continues the file, by one of --skip-stored and --append-all",
+            hint="--skip-stored where SRC starts again from its first row",
+        )
+    reached: dict[str, Any] = {"upload_id": upload_id, "overwrite": overwrite}
+    opening = rpq.resume(dst, storage_options=output.reached.options, **reached, **chosen)
+    return await resume_file(output, reading, dst, lambda _: opening, skip=skip_stored, settings=settings)

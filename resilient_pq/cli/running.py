@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, Protocol, get_type_hints
+from typing import Any, get_type_hints
+
+import typer
 
 from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode
@@ -32,17 +34,12 @@ _SHARED = {
 }
 
 
-class RunWork(Protocol):
-    """Runs the work of a verb about some URLs, and returns the exit code."""
+def verb(
+    name: str, about: Callable[..., Sequence[str]] | None = None
+) -> Callable[[Callable[..., Coroutine[Any, Any, int]]], Callable[..., int]]:
+    """Make a command of an async function of an `Output` and options; `about` gives the URLs in them, not the first."""
 
-    def __call__(self, work: Work, urls: Sequence[str]) -> int:
-        """Run it."""
-
-
-def verb(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Add the options of every verb to a function, which gets a `RunWork` that follows them as its first argument."""
-
-    def add_options(function: Callable[..., int]) -> Callable[..., int]:
+    def add_options(function: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
         types = get_type_hints(function, include_extras=True)
         _, *own = signature(function).parameters.values()
         parameters = [each.replace(annotation=types[each.name]) for each in own]
@@ -55,7 +52,9 @@ def verb(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
             reached = storage(endpoint_url, storage_option, retry_for)
             if keys:
                 reached = replace(reached, keys=given_keys(*map(options.pop, keys)))
-            return function(partial(run_verb, name, as_json=as_json, reached=reached), **options)
+            urls = options[own[0].name] if about is None else about(options)
+            urls = [urls] if isinstance(urls, str) else urls
+            return run_verb(name, lambda output: function(output, **options), urls, as_json=as_json, reached=reached)
 
         del run.__wrapped__  # inspect would read the signature of the function
         run.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -80,6 +79,8 @@ def _outcome(output: Output, work: Work, interrupts: Interrupts) -> int:
     try:
         with _notices(output):
             return asyncio.run(interrupts.run(work(output)))
+    except typer.BadParameter:
+        raise
     except InterruptedVerbError as interrupt:
         output.interrupted(interrupt.notes)
         return ExitCode.INTERRUPTED

@@ -11,7 +11,7 @@ from resilient_pq.bulk.run_listing import names_many
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 
 NAME = "seal"
 EPILOG = epilog(
@@ -24,8 +24,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def seal(
-    run: RunWork,
+async def seal(
+    output: Output,
     src: Annotated[str, typer.Argument(metavar="SRC", help="A sound Parquet file of any writer: a path or a URL.")],
     dst: Annotated[str, typer.Argument(metavar="DST", help="The new file: a path or a URL.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
@@ -39,10 +39,6 @@ def seal(
     """
     if names_many(src):
         raise typer.BadParameter("rpq seal takes one file, not a folder or a pattern", param_hint="SRC")
-    return run(lambda output: _seal(output, src, dst, overwrite), [src])
-
-
-async def _seal(output: Output, src: str, dst: str, overwrite: bool) -> int:
     with output.progress("sealing") as meter:
         report = await rpq.seal(
             src,

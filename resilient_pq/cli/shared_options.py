@@ -81,11 +81,7 @@ _SIZE = re.compile(r"(\d[\d_]*)\s*(?:([KMGT])(I?B)?|B)?", re.IGNORECASE | re.ASC
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How the store is reached: `storage_options`, the same as arguments without secrets, and the secrets' names.
-
-    Attributes:
-        keys: How encrypted files are opened.
-    """
+    """How the store is reached: `storage_options`, the same as arguments without secrets, and the secrets' names."""
 
     options: dict[str, Any] = field(repr=False)
     arguments: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ def _parameter(name: str, help: OptionHelp) -> Parameter:
         kind, parser = str | None, partial(_by_column, _BY_COLUMN[help.metavar])
         shown = typer.Option(flag, metavar=help.metavar, parser=parser, help=help.text)
     elif kind is bool:
-        shown = typer.Option(flag, help=help.text)
+        shown = typer.Option(f"{flag}/--no-{flag.removeprefix('--')}" if default else flag, help=help.text)
     else:
         # None is written as 0 where there is a default.
         at_least_0 = default is not None and kind in (int | None, float | None)

@@ -26,7 +26,7 @@ from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.progress_bar import Meter
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import stdout_as_file
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import (
     TableOption,
     parse_delimiter,
@@ -124,10 +124,10 @@ Null = Annotated[
 NoHeader = Annotated[bool, typer.Option("--no-header", help="CSV: the first row has values; columns are f0, f1, ...")]
 
 
-@verb(NAME)
+@verb(NAME, about=lambda given: given["dst"])
 @takes_write_options(before="mode")
-def write(
-    run: RunWork,
+async def write(
+    output: Output,
     src: Src,
     dst: Dst,
     mode: Mode = "w",
@@ -168,36 +168,29 @@ def write(
     settings = chosen_options(given)
     text = text_options_of(types, schema, delimiter, null, no_header)
     reading = partial(open_rows, src, form=form, text_options=text)
-    rolling = {
-        "partition_by": split_names(partition_by, "--partition-by"),
-        "roll_rows": roll_rows,
-        "roll_bytes": roll_bytes,
-        "roll_seconds": roll_seconds,
-        "name": name,
-        "table": parse_table(table),
-    }
-    rolling = {name: value for name, value in rolling.items() if value is not None}
+    rolling = _given(
+        partition_by=split_names(partition_by, "--partition-by"),
+        roll_rows=roll_rows,
+        roll_bytes=roll_bytes,
+        roll_seconds=roll_seconds,
+        name=name,
+        table=parse_table(table),
+    )
     others = rolling or resume or mode == "x" or dst == STDIN
     create: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
+    chosen = {**settings, **await output.reached.keys.writing()}
+    EncoderOptions(**chosen)  # wrong ones are told of before anything is read
+    if append:
+        return await _append(output, reading, dst, settings, alone=not others)
+    if not rolling and not resume:
+        return await _write_file(output, reading, dst, {**chosen, "mode": mode})
+    if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
+        return await _create_or_resume(output, reading, dst, chosen, rolling)
+    return await _write_dataset(output, reading, partial(create, dst, **chosen, **rolling), table)
 
-    async def work(output: Output) -> int:
-        chosen = {**settings, **await output.reached.keys.writing()}
-        EncoderOptions(**chosen)  # wrong ones are told of before anything is read
-        if append:
-            return await _append(output, reading, dst, settings, alone=not others)
-        if not rolling and not resume:
-            return await _write_file(output, reading, dst, {**chosen, "mode": mode})
-        if dst == STDIN:
-            raise OptionError("stdout takes one file, which begins anew", hint="name the file or the folder to resume")
-        if dst.endswith(_OF_FILE) and not await asyncio.to_thread(os.path.isdir, dst):
-            if rolling:
-                raise OptionError(
-                    f"a data set is a folder, and {dst} has the name of a file", hint="name a folder, such as flights/"
-                )
-            return await _create_or_resume(output, reading, dst, chosen)
-        return await _write_dataset(output, reading, partial(create, dst, **chosen, **rolling), table)
 
-    return run(work, [dst])
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def text_options_of(
@@ -247,7 +240,14 @@ async def _write_file(output: Output, open_source: OpenSource, dst: str, setting
     return ExitCode.SOUND
 
 
-async def _create_or_resume(output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any]) -> int:
+async def _create_or_resume(
+    output: Output, open_source: OpenSource, dst: str, settings: Mapping[str, Any], rolling: Mapping[str, Any]
+) -> int:
+    if rolling:
+        raise OptionError(
+            f"a data set is a folder, and {dst} has the name of a file", hint="name a folder, such as flights/"
+        )
+
     def opening(rows: InputRows) -> Any:
         return rpq.create_or_resume(
             dst, rows.schema, metadata=rows.metadata, storage_options=output.reached.options, **settings
@@ -299,6 +299,8 @@ async def _write_dataset(
     create: partial[AbstractAsyncContextManager[rpq.DatasetWriter]],
     table: str | None,
 ) -> int:
+    if create.args == (STDIN,):
+        raise OptionError("stdout takes one file, which begins anew", hint="name the file or the folder to resume")
     began = time.monotonic()
     # The days of JSON, "2026-08-01", are read as times, which name no partitions.
     as_written = create.keywords.get("partition_by", ())

@@ -167,11 +167,7 @@ class CompactionPlan:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """The plan that was kept.
-
-        Raises:
-            FormatError: It is none, or not as it was written.
-        """
+        """The plan that was kept."""
         try:
             document: Mapping[str, Any] = json.loads(data)
             found = document["plan"]

@@ -104,7 +104,6 @@ class CompactionRun:
     """A compaction under way."""
 
     def __init__(self, sources: SourceListing, output: Scope, options: RunOptions) -> None:
-        """Ask nothing yet."""
         assert isinstance(output.store, WriteStore)
         self._sources = sources
         self._store, self._folder = output.store, output.folder

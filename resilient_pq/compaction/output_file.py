@@ -34,7 +34,6 @@ class OutputFile:
     """An output of a plan, by its position."""
 
     def __init__(self, store: WriteStore, key: str, plan: CompactionPlan, position: int) -> None:
-        """Ask nothing yet."""
         self.store = store
         self.key = key
         self._plan = plan
@@ -46,11 +45,7 @@ class OutputFile:
         return self.store.url_of(self.key)
 
     async def size(self) -> int | None:
-        """Its bytes, where it is there as the plan has it; None where it is not there.
-
-        Raises:
-            AlreadyExistsError: Something else is there.
-        """
+        """Its bytes, where it is there as the plan has it; None where it is not there."""
         if not await self.store.exists(self.key):
             return None
         try:

@@ -37,7 +37,6 @@ class PlanJournal:
     """The plans of all that was compacted into one folder."""
 
     def __init__(self, store: WriteStore, folder: str) -> None:
-        """Read nothing yet."""
         self._store = store
         self._folder = folder
         self._next = 0

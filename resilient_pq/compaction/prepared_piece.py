@@ -64,17 +64,12 @@ class Preparation:
     """Makes row groups of outputs of those of sources; `decode_unsummed` decodes what no checksum covers, too."""
 
     def __init__(self, sources: Sequence[SourceFile], agreed: Agreement, *, decode_unsummed: bool) -> None:
-        """Read nothing yet."""
         self._sources = sources
         self._agreed = agreed
         self._decode_unsummed = decode_unsummed
 
     async def prepare(self, piece: Piece) -> PreparedPiece:
-        """The chunks of a row group.
-
-        Raises:
-            FormatError: A source is damaged; it names the file and the chunk.
-        """
+        """The chunks of a row group."""
         leaves, order = self._agreed.schema.leaves, []
         with suppress(SchemaError):  # by a column that rows cannot be sorted by: nothing is said of their order then
             order = sorting_columns(self._agreed.schema, piece.order)

@@ -58,12 +58,7 @@ class Agreement:
 
 
 async def open_sources(places: Sequence[Place], names: Sequence[str]) -> tuple[list[SourceFile], Agreement]:
-    """Open files, and find what their outputs are like.
-
-    Raises:
-        SchemaError: The schemas of two files differ in more than a data set allows.
-        FormatError: A footer is damaged.
-    """
+    """Open files, and find what their outputs are like."""
     counters = FetchCounters()
     how = ReadSettings.checked(verify=True, on_damage="raise", on_lost=None, options=None)
     files, _ = await open_files(places, how, counters)

@@ -22,7 +22,6 @@ class SourceListing:
     def __init__(
         self, src: Source | Sequence[Source], stores: Stores, output: Scope, *, remove: bool, in_table: bool
     ) -> None:
-        """List nothing yet."""
         self._src, self._stores, self._output = src, stores, output
         self._remove, self._in_table = remove, in_table
         self._scope = scope_of(src, stores)

@@ -33,51 +33,34 @@ class RepairSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkBytes:
-    """The bytes of a chunk, from one of the places where they may lie.
+    """The bytes of a chunk, from one of the places where they may lie."""
 
-    Attributes:
-        data: As many as the chunk has; zeros where there are none.
-        repair: The repair that taking a page from here is; None for the place where the chunk should lie.
-    """
-
-    data: memoryview
+    data: memoryview  # As many as the chunk has; zeros where there are none
+    # The repair that taking a page from here is; None for the place where the chunk should lie
     repair: RepairSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PageFate:
-    """What became of a page, or of bytes that must hold pages.
+    """What became of a page, or of bytes that must hold pages."""
 
-    Attributes:
-        offset: Absolute offset of its header.
-        end: Offset just after it.
-        page: The page; None where it is lost.
-        is_dictionary: Whether it is a dictionary page.
-        first_row: The row of the row group that its first whole row is; None where rows before it are not counted.
-        num_rows: Rows that begin in it; None where they cannot be counted, 0 of a dictionary page.
-        repair: How it was repaired; None where it lies whole in its place, and where it is lost.
-        checksummed: Whether a checksum of it holds.
-        reason: Why it is lost; None where it is whole.
-        reading: Position of the reading that it is whole in; 0, the place where it should lie, for a lost page.
-        stated: CRC32 of header and body together, calculated from the header's bytes and the CRC32 in it; None where
-            no header is known, or it has no CRC32.
-        placed: Whether a copy of its header, or a sum in an index, proves that this is its place.
-        unplaced: Whether it was kept without such a proof.
-    """
-
-    offset: int
-    end: int
-    page: Page | None
+    offset: int  # Absolute offset of its header
+    end: int  # Offset just after it
+    page: Page | None  # The page; None where it is lost
     is_dictionary: bool = False
+    # The row of the row group that its first whole row is; None where rows before it are not counted
     first_row: int | None = None
-    num_rows: int | None = None
+    num_rows: int | None = None  # Rows that begin in it; None where they cannot be counted, 0 of a dictionary page
+    # How it was repaired; None where it lies whole in its place, and where it is lost
     repair: RepairSource | None = None
-    checksummed: bool = False
-    reason: str | None = None
-    reading: int = 0
+    checksummed: bool = False  # Whether a checksum of it holds
+    reason: str | None = None  # Why it is lost; None where it is whole
+    reading: int = 0  # Position of the reading that it is whole in; 0, the place where it should lie, for a lost page
+    # CRC32 of header and body together, calculated from the header's bytes and the CRC32 in it; None where no header is
+    # known, or it has no CRC32
     stated: int | None = None
-    placed: bool = False
-    unplaced: bool = False
+    placed: bool = False  # Whether a copy of its header, or a sum in an index, proves that this is its place
+    unplaced: bool = False  # Whether it was kept without such a proof
 
     def lost(self, reason: str) -> PageFate:
         """The same place, its page lost."""
@@ -86,35 +69,23 @@ class PageFate:
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
-    """Rows of a column that follow one another.
+    """Rows of a column that follow one another."""
 
-    Attributes:
-        first_row: The first of them, counted in the row group; None where rows before it are not counted.
-        data: Their levels and values.
-    """
-
-    first_row: int | None
+    first_row: int | None  # The first of them, counted in the row group; None where rows before it are not counted
     data: LeafData
 
 
 @dataclass(frozen=True, slots=True)
 class SalvagedChunk:
-    """What is salvaged of a column chunk.
-
-    Attributes:
-        chunk: Which one.
-        pages: The fate of each page, in order; bytes in which no page is recognized have one fate.
-        runs: The rows that are left, in order.
-        is_cut: Whether its pages hold more than what is left: rows behind the last of the row group, or the end of a
-            row before its first.
-        is_misplaced: Whether pages in its place are as they were written, and of something else.
-    """
+    """What is salvaged of a column chunk."""
 
     chunk: ChunkRead
-    pages: tuple[PageFate, ...]
+    pages: tuple[PageFate, ...]  # The fate of each page, in order; bytes in which no page is recognized have one fate
     runs: tuple[RowRun, ...]
+    # Whether its pages hold more than what is left: rows behind the last of the row group, or the end of a row before
+    # its first
     is_cut: bool = False
-    is_misplaced: bool = False
+    is_misplaced: bool = False  # Whether pages in its place are as they were written, and of something else
 
     @property
     def is_whole(self) -> bool:

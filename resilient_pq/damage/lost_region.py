@@ -78,20 +78,14 @@ def place_to_json(where: Where) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RemainingRowGroup:
-    """The pages and rows that remain of a row group.
-
-    Attributes:
-        ordinal: Its number in the file.
-        range: Its bytes.
-        pages: By the ordinal of each leaf of which something was found, the fates of its pages: those that are lost
-            have a reason. None of a chunk that is whole.
-        present: By the ordinal of each leaf that lost rows, whether each row's value is left.
-    """
+    """The pages and rows that remain of a row group."""
 
     ordinal: int
     range: ByteRange
+    # By the ordinal of each leaf of which something was found, the fates of its pages: those that are lost have a
+    # reason. None of a chunk that is whole
     pages: Mapping[int, Sequence[PageFate]]
-    present: Mapping[int, Mask]
+    present: Mapping[int, Mask]  # By the ordinal of each leaf that lost rows, whether each row's value is left
 
 
 def lost_regions(leaves: Sequence[Leaf], left: RemainingRowGroup, choice: RowChoice) -> Iterator[LostRegion]:

@@ -50,15 +50,10 @@ class OnDamage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
-    """Leaves below one node that can only be null together.
-
-    Attributes:
-        leaves: Their ordinals.
-        can_be_null: Whether the node may be null; otherwise it is required, or repeated.
-    """
+    """Leaves below one node that can only be null together."""
 
     leaves: tuple[int, ...]
-    can_be_null: bool
+    can_be_null: bool  # Whether the node may be null; otherwise it is required, or repeated
 
 
 def nullables(column: Selection) -> Iterator[Nullable]:
@@ -79,14 +74,10 @@ def nullables(column: Selection) -> Iterator[Nullable]:
 
 @dataclass(frozen=True, slots=True)
 class RowChoice:
-    """Which rows of a row group are kept.
+    """Which rows of a row group are kept."""
 
-    Attributes:
-        keep: One per row.
-        nulled: For each leaf that gets nulls, by its ordinal, the rows in which it does; they are kept.
-    """
-
-    keep: Mask
+    keep: Mask  # One per row
+    # For each leaf that gets nulls, by its ordinal, the rows in which it does; they are kept
     nulled: Mapping[int, Mask]
 
     @property

@@ -18,28 +18,18 @@ _GROWTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """What is accepted as a page, and what a search for pages may cost.
+    """What is accepted as a page, and what a search for pages may cost."""
 
-    Attributes:
-        max_header: Bytes of a header at most; the largest in real files have 5 KB.
-        max_body: Bytes of a body at most.
-        max_uncompressed: Bytes of a body before compression at most.
-        max_ratio: How many times its size a body of more than a MiB may have had before compression.
-        max_values: Values of a page at most.
-        max_pages: Pages at most; a search that finds more is given up.
-        work_per_byte: How many bytes may be read again, for each byte that there is, where headers turn out to be
-            none, before the search is given up.
-        free_work: Bytes that may always be read again, however few there are.
-    """
-
-    max_header: int = 64 * KiB
-    max_body: int = 1024 * MiB
-    max_uncompressed: int = 1024 * MiB
-    max_ratio: int = 1 << 16
-    max_values: int = 1 << 28
-    max_pages: int = 1 << 20
+    max_header: int = 64 * KiB  # Bytes of a header at most; the largest in real files have 5 KB
+    max_body: int = 1024 * MiB  # Bytes of a body at most
+    max_uncompressed: int = 1024 * MiB  # Bytes of a body before compression at most
+    max_ratio: int = 1 << 16  # How many times its size a body of more than a MiB may have had before compression
+    max_values: int = 1 << 28  # Values of a page at most
+    max_pages: int = 1 << 20  # Pages at most; a search that finds more is given up
+    # How many bytes may be read again, for each byte that there is, where headers turn out to be none, before the
+    # search is given up
     work_per_byte: int = 8
-    free_work: int = 1024 * MiB
+    free_work: int = 1024 * MiB  # Bytes that may always be read again, however few there are
 
 
 LIMITS = SearchLimits()

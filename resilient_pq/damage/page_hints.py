@@ -18,23 +18,16 @@ from resilient_pq.format.resilience_records import HEADER_SIZE, ChunkCopies, Rec
 
 @dataclass(frozen=True, slots=True)
 class PageHint:
-    """A page, as something outside of it describes it.
+    """A page, as something outside of it describes it."""
 
-    Attributes:
-        offset: Absolute offset of its header.
-        size: Bytes of header and body together.
-        header: Its header's bytes as written, from a copy that a checksum vouches for; None where there is no copy.
-        body: Its body as stored, from such a copy; None where there is none.
-        first_row: The row of the row group that it begins with; None for a dictionary page, or where it is not known.
-        sum: Of header and body, where one is known besides what the header says.
-    """
-
-    offset: int
-    size: int
+    offset: int  # Absolute offset of its header
+    size: int  # Bytes of header and body together
+    # Its header's bytes as written, from a copy that a checksum vouches for; None where there is no copy
     header: bytes | None = None
-    body: bytes | None = None
+    body: bytes | None = None  # Its body as stored, from such a copy; None where there is none
+    # The row of the row group that it begins with; None for a dictionary page, or where it is not known
     first_row: int | None = None
-    sum: PageSum | None = None
+    sum: PageSum | None = None  # Of header and body, where one is known besides what the header says
 
     @property
     def end(self) -> int:
@@ -44,23 +37,14 @@ class PageHint:
 
 @dataclass(frozen=True, slots=True)
 class PageHints:
-    """The pages of a chunk, in order.
+    """The pages of a chunk, in order."""
 
-    Attributes:
-        pages: They do not overlap.
-        complete: Whether these are all pages of the chunk; otherwise others may lie between and behind them.
-        summed: Whether there is a copy of the header of each of them, with the CRC32 of its body.
-        begins: Whether the first of them is the first of the chunk; otherwise others may have been before it.
-        unproven: Whether nothing proves that the pages at these places are of the chunk.
-        counted: Whether rows are counted by the headers of the pages themselves, which nothing vouches for.
-    """
-
-    pages: tuple[PageHint, ...]
-    complete: bool
-    summed: bool = False
-    begins: bool = True
-    unproven: bool = False
-    counted: bool = False
+    pages: tuple[PageHint, ...]  # They do not overlap
+    complete: bool  # Whether these are all pages of the chunk; otherwise others may lie between and behind them
+    summed: bool = False  # Whether there is a copy of the header of each of them, with the CRC32 of its body
+    begins: bool = True  # Whether the first of them is the first of the chunk; otherwise others may have been before it
+    unproven: bool = False  # Whether nothing proves that the pages at these places are of the chunk
+    counted: bool = False  # Whether rows are counted by the headers of the pages themselves, which nothing vouches for
 
     def tell_apart(self, codec: int) -> bool:
         """Whether these are pages that no others, compressed with a codec, can be taken for."""

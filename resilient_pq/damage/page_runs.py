@@ -24,13 +24,7 @@ Agrees = Callable[[LeafData, int | None], bool]
 
 
 class PageRuns:
-    """Decodes the pages of a chunk that seem whole.
-
-    Attributes:
-        fates: Of the pages; those that turn out to be damaged become lost.
-        is_misplaced: Whether pages in the place of the chunk are as they were written, and of something else.
-        begins_within: Whether pages that were decoded together begin with the end of a row.
-    """
+    """Decodes the pages of a chunk that seem whole."""
 
     def __init__(
         self,
@@ -42,13 +36,10 @@ class PageRuns:
         bounded: bool,
         keep_unplaced: bool = False,
     ) -> None:
-        """`row_aligned`: no row spans pages; `bounded`: no page of another column can lie between these pages.
-
-        `keep_unplaced`: pages are kept beside one that is as it was written and does not decode.
-        """
+        """`row_aligned`: no row spans pages; `bounded`: no page of another column can lie between these pages."""
         self.fates = list(fates)
-        self.is_misplaced = False
-        self.begins_within = False
+        self.is_misplaced = False  # Whether pages in the place of the chunk are whole, and of something else
+        self.begins_within = False  # Whether pages that were decoded together begin with the end of a row
         self._given = fates
         self._chunk = chunk
         self._agrees = agrees

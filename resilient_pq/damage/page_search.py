@@ -75,21 +75,13 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FoundPage:
-    """A page, and why it is accepted.
+    """A page, and why it is accepted."""
 
-    Attributes:
-        offset: Absolute offset of its header.
-        header: The header.
-        header_size: Bytes of the header.
-        proof: Why it is accepted.
-        crc_holds: Whether its CRC32 is that of its body; None where the header has none.
-    """
-
-    offset: int
+    offset: int  # Absolute offset of its header
     header: PageHeader
     header_size: int
     proof: Proof
-    crc_holds: bool | None = None
+    crc_holds: bool | None = None  # Whether its CRC32 is that of its body; None where the header has none
 
     @property
     def body(self) -> int:

@@ -51,37 +51,22 @@ class MetadataEnd(StrEnum):
 
 @dataclass(slots=True)
 class PartialMetaData:
-    """The front of file metadata.
+    """The front of file metadata."""
 
-    Attributes:
-        ending: How the bytes end.
-        end: Offset just after the last field, or element of a list, that is whole.
-        version: None where the bytes end before it.
-        schema: Its elements that are whole.
-        num_schema_elements: How many there should be; None where the bytes end before that.
-        num_rows: Rows of the file as the metadata have it; None where the bytes end before that.
-        row_groups: The row groups that are whole.
-        num_row_groups: How many there should be; None where the bytes end before that.
-        columns: The column chunks that are whole of the row group after these.
-        key_value_metadata: Of the file, those that are whole.
-        created_by: None where the bytes end before it, or there is none.
-        column_orders: None where they are not whole, or there are none.
-        encrypted: Whether the metadata speak of encryption.
-    """
-
-    ending: MetadataEnd = MetadataEnd.WHOLE
-    end: int = 0
-    version: int | None = None
-    schema: list[SchemaElement] = field(default_factory=list)
-    num_schema_elements: int | None = None
-    num_rows: int | None = None
-    row_groups: list[RowGroup] = field(default_factory=list)
-    num_row_groups: int | None = None
+    ending: MetadataEnd = MetadataEnd.WHOLE  # How the bytes end
+    end: int = 0  # Offset just after the last field, or element of a list, that is whole
+    version: int | None = None  # None where the bytes end before it
+    schema: list[SchemaElement] = field(default_factory=list)  # Its elements that are whole
+    num_schema_elements: int | None = None  # How many there should be; None where the bytes end before that
+    num_rows: int | None = None  # Rows of the file as the metadata have it; None where the bytes end before that
+    row_groups: list[RowGroup] = field(default_factory=list)  # The row groups that are whole
+    num_row_groups: int | None = None  # How many there should be; None where the bytes end before that
+    # The column chunks that are whole of the row group after these
     columns: list[ColumnChunk] = field(default_factory=list)
-    key_value_metadata: list[KeyValue] = field(default_factory=list)
-    created_by: str | None = None
-    column_orders: list[ColumnOrder] | None = None
-    encrypted: bool = False
+    key_value_metadata: list[KeyValue] = field(default_factory=list)  # Of the file, those that are whole
+    created_by: str | None = None  # None where the bytes end before it, or there is none
+    column_orders: list[ColumnOrder] | None = None  # None where they are not whole, or there are none
+    encrypted: bool = False  # Whether the metadata speak of encryption
 
     @property
     def has_schema(self) -> bool:

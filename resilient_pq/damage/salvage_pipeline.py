@@ -42,23 +42,12 @@ def salvage_chunk(
     hints: PageHints | None = None,
     *,
     num_rows: int | None,
-    repair: Repair | None = None,
-    agrees: Agrees | None = None,
+    repair: Repair | None = None,  # Of single bits
+    agrees: Agrees | None = None,  # Compares values that no checksum covers with the statistics
     verify: bool = True,
-    keep_unplaced: bool = False,
+    keep_unplaced: bool = False,  # Whether to keep pages whose place nothing proves, where header and body fit
 ) -> SalvagedChunk:
-    """Salvage a chunk from readings of its bytes, the place where they should lie first.
-
-    Args:
-        chunk: Which one.
-        readings: Its bytes, as many as it has in each.
-        hints: About its pages; None where there are none.
-        num_rows: Rows of its row group; None where that is not known to be complete.
-        repair: Repairs single bits; None leaves them.
-        agrees: Compares values that no checksum covers with the statistics of the chunk; None accepts all values.
-        verify: Whether checksums are compared; otherwise a page is lost where it does not decode.
-        keep_unplaced: Whether pages are kept whose place nothing proves, where header and body fit each other.
-    """
+    """Salvage a chunk from readings of its bytes, the place where they should lie first."""
     finder = PageFinder(chunk, readings, repair, verify=verify)
     fates = finder.hinted_pages(hints) if hints is not None else finder.chained_pages()
     if verify:

@@ -22,32 +22,20 @@ from resilient_pq.format.physical_values import LeafData
 
 @dataclass(frozen=True, slots=True)
 class StatedPage:
-    """A data page as a page index describes it.
-
-    Attributes:
-        place: Where it lies.
-        rows: Its rows in the row group.
-        values: What is known of its values.
-    """
+    """A data page as a page index describes it."""
 
     place: ByteRange
-    rows: range
-    values: ColumnStatistics
+    rows: range  # Of the row group
+    values: ColumnStatistics  # What is known of its values
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """The statistics and the page index of a chunk.
-
-    Attributes:
-        chunk: Whose they are.
-        values: What is known of all of them.
-        pages: Of those of each data page; nothing where no index tells.
-    """
+    """The statistics and the page index of a chunk."""
 
     chunk: ChunkRead
-    values: ColumnStatistics
-    pages: tuple[StatedPage, ...] = ()
+    values: ColumnStatistics  # What is known of all of them
+    pages: tuple[StatedPage, ...] = ()  # Of those of each data page; nothing where no index tells
 
     def agrees(self, data: LeafData, first_row: int | None) -> bool:
         """Whether some rows of the chunk agree with it."""

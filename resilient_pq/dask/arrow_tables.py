@@ -15,10 +15,7 @@ Types: TypeAlias = pa.Schema | Mapping[str, pa.DataType]
 
 
 def schema_of(frame: Any, schema: Types | None, *, write_index: bool | None) -> pa.Schema:
-    """The schema of all files of a Dask DataFrame, by its metadata alone.
-
-    Columns of objects become text: what they hold is known by nobody before it is computed.
-    """
+    """The schema of all files of a Dask DataFrame by its metadata alone; columns of objects become text."""
     # Some rows of every type: without any, pandas' objects would be nulls to Arrow.
     sample: pd.DataFrame = frame._meta_nonempty
     keep = sample.index.name is not None if write_index is None else write_index

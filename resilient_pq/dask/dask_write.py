@@ -192,11 +192,7 @@ def _undo_on_failure(run: WriteRun, client: Client, workers_timeout: float | Non
 
 
 def _stop(run: WriteRun, client: Client, futures: list[Future], workers: Workers) -> None:
-    """Have no task begin any more, and wait for those that have begun: they cannot be stopped.
-
-    Whatever begins once the event is set ends at once, so those that the scheduler has sent out by then are all that
-    may still write.
-    """
+    """Have no task begin any more, and wait for those that have begun: they cannot be stopped."""
     Event(run.stop, client=client).set()
     under_way = {key for keys in client.processing().values() for key in keys}
     try:

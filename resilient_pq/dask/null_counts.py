@@ -21,7 +21,6 @@ class Nulls:
     """Looks at the statistics of row groups, one by one."""
 
     def __init__(self, types: FrameTypes, *, damage_is_null: bool) -> None:
-        """Nothing is known yet."""
         self._types = types
         self._damage_is_null = damage_is_null
         self._kinds = {field.name: field.type for field in types.schema if is_by_nulls(field.type, types.backend)}

@@ -105,10 +105,7 @@ def connected(address: str) -> Client:
 
 
 class OnCluster:
-    """Does files on a cluster: ``await run(task)`` for each, as many at one time as `max_files`.
-
-    It belongs to one event loop.
-    """
+    """Does files on a cluster: ``await run(task)`` for each, as many at one time as `max_files`."""
 
     def __init__(
         self,
@@ -119,7 +116,6 @@ class OnCluster:
         dst: Location | None = None,
         workers_timeout: float | None = None,
     ) -> None:
-        """Nothing is sent yet."""
         self._client = client
         self._workers = Workers(client, workers_timeout)
         self._next_look = 0.0

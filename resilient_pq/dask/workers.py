@@ -22,7 +22,6 @@ class Workers:
     """The workers of a cluster, looked at from time to time while something is to be done by them."""
 
     def __init__(self, client: Client, timeout: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is looked at yet."""
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
             raise SchemaError(f"workers_timeout is {timeout!r}", hint="it is a number of seconds above 0, or None")
         self._client = client

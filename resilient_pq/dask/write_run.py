@@ -114,10 +114,7 @@ class WriteRun:
         return summary
 
     async def undo(self) -> None:
-        """Remove whatever this run has written: complete files, open uploads, and what is partial.
-
-        Nobody writes any more.
-        """
+        """Remove whatever this run has written: complete files, open uploads, and what is partial."""
         store, key = self._resolved()
         async with store:
             keys = [store.beside(key, name) for name in self.names]

@@ -362,10 +362,7 @@ class DatasetWriter(WriterLifecycle):
 
 
 def _share(num_bytes: int, bytes_taken: int) -> float:
-    """Bytes of a file for each byte that its rows take in memory: never more, what is beyond is not of its rows.
-
-    A file of one row is hundreds of times as large, by its schema and its footers.
-    """
+    """Bytes of a file for each byte that its rows take in memory: never more, what is beyond is not of its rows."""
     return min(1.0, num_bytes / bytes_taken)
 
 

@@ -36,14 +36,9 @@ class Narrowed:
 
 
 class FolderColumns:
-    """The values of some files, which all rows of a file share.
-
-    Attributes:
-        field: The struct of the columns.
-    """
+    """The values of some files, which all rows of a file share."""
 
     def __init__(self, names: Sequence[str], partitioning: object) -> None:
-        """Read names."""
         named = [partition_values(re.split(r"[^/\\]*\Z", name)[0]) for name in names]
         first: dict[str, str | None] = named[0] if named else {}
         for name, values in zip(names, named, strict=True):
@@ -116,7 +111,6 @@ class JoinedColumns:
     """Columns of files, and those in the names of their folders, in the order that was asked for."""
 
     def __init__(self, folders: FolderColumns, field: Field, chosen: Sequence[str]) -> None:
-        """Find each column."""
         self._folders = folders
         in_folders = {name: column for column, name in enumerate(folders.names)}
         own = list(reversed(field.children))

@@ -24,10 +24,7 @@ from resilient_pq.reader.streaming import Batches, check_batch_rows, read_ahead
 
 
 class GrowingDataset(Dataset):
-    """A `Dataset` to which files are still added; made by `open_many` with ``follow=``.
-
-    What it says of itself, and what `read` gives, is as of its opening. `batches` goes on to what comes.
-    """
+    """A `Dataset` to which files are still added; only `batches` goes on to what comes."""
 
     def __init__(self, folder: _Folder, files: Mapping[str, File], stores: Stores, how: ReadSettings) -> None:
         """Use `open_many` instead."""
@@ -91,7 +88,6 @@ class _Folder:
     """Files of a folder as they are found again and again."""
 
     def __init__(self, scope: Scope, how: ReadSettings, follow: FollowOptions) -> None:
-        """Look at nothing yet."""
         self._scope, self._how = scope, how
         self.follow = follow
         self.counters = FetchCounters()

@@ -43,11 +43,7 @@ class FilePlace:
 
 
 def find_ended_files(files: Iterable[tuple[str, Mapping[str, str | None], int]]) -> set[str]:
-    """The files that are known to hold all rows that they ever will, whatever their footers say of their state.
-
-    The next file of a sink is begun when the one before it has ended, and counts its rows. What was cut short since has
-    fewer.
-    """
+    """The files that are known to hold all rows that they ever will, whatever their footers say of their state."""
     begins: set[tuple[str, str, int, int]] = set()
     ends: dict[str, tuple[str, str, int, int]] = {}
     for url, key_value, num_rows in files:
@@ -72,17 +68,12 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The names of one sink.
-
-    Raises:
-        SchemaError: The name is none that readers would read.
-    """
+    """The names of one sink."""
 
     name: str  # what its files are called
     keys: Sequence[str] = ()  # the columns of its partitions
 
     def __post_init__(self) -> None:
-        """Refuse names of hidden files, and of folders."""
         name = self.name
         if not isinstance(name, str) or not name or name[0] in "._" or set(name) & set("/\\\0"):
             raise SchemaError(

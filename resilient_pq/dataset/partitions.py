@@ -26,16 +26,11 @@ _ANY_BYTES: Final = 1 << 62
 
 
 class Partitioning:
-    """Splits the rows of one schema.
-
-    Attributes:
-        whole: Takes rows as they come, with the columns that name partitions.
-        files: Takes them as they are in the files, without these.
-    """
+    """Splits the rows of one schema."""
 
     def __init__(self, whole: Ingest, keys: Sequence[PartitionKey], *, keep: bool = False) -> None:
         """Prepare to split; with `keep` the files have the columns that name partitions, too."""
-        self.whole = whole
+        self.whole = whole  # Rows as they come, with the columns that name partitions
         self._leaves = list(zip(hive.partition_leaves(whole.schema, keys), keys, strict=True))
         left_out = [] if keep else [(leaf, key.column) for leaf, key in self._leaves if key.is_column]
         self.files = whole.without([column for _, column in left_out]) if left_out else whole
@@ -45,11 +40,7 @@ class Partitioning:
         self._kept = list(zip(self.files.schema.leaves, kept, strict=True))
 
     def split(self, batch: Batch) -> Iterator[list[tuple[str, Batch]]]:
-        """The rows of each partition, by its name, in the order in which each first appears.
-
-        Large batches are split in pieces, so that what is copied is bounded; the rows of a partition come in their
-        order, piece by piece.
-        """
+        """The rows of each partition, by its name, in the order in which each first appears, in bounded pieces."""
         if not self._leaves:
             yield [("", batch)]
             return

@@ -25,18 +25,13 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """When a file is full; None for no such limit.
-
-    Raises:
-        SchemaError: A limit that no file could have.
-    """
+    """When a file is full; None for no such limit."""
 
     rows: int | None = None  # rows of a file, exactly
     num_bytes: int | None = None  # bytes of a file, about
     seconds: float | None = None  # seconds after its first row was written
 
     def __post_init__(self) -> None:
-        """Refuse what could never work."""
         for name, value in (("roll_rows", self.rows), ("roll_bytes", self.num_bytes)):
             if value is not None:
                 whole_number(name, value)

@@ -166,12 +166,7 @@ async def _taken(folder: DatasetFolder, file: NamedFile) -> Lease | None:
 async def _without_conflicts(
     folder: DatasetFolder, newest: Mapping[str, NamedFile], unfinished: Sequence[Unfinished]
 ) -> list[Unfinished]:
-    """Those that are completed: of each partition one at most, behind all its files.
-
-    A sink publishes each file before it begins the next one. What is left beside that is a local file with both of its
-    names, or an upload that was begun and never used, since the answer to its beginning was lost; or the work of
-    another sink.
-    """
+    """Those that are completed: of each partition one at most, behind all its files."""
     by_partition: defaultdict[str, list[Unfinished]] = defaultdict(list)
     for each in unfinished:
         by_partition[each.file.partition].append(each)
@@ -188,11 +183,7 @@ async def _without_conflicts(
 
 
 async def _was_empty(folder: DatasetFolder, unfinished: Unfinished) -> bool:
-    """Whether nothing was left after all.
-
-    An upload without a checkpoint is aborted; the second name of a file whose writer died when it had published it is
-    removed.
-    """
+    """Whether nothing was left after all: an upload without a checkpoint is aborted, a second name removed."""
     store, key = folder.store, folder.key_of(unfinished.file.relative)
     try:
         if isinstance(store, LocalStore):

@@ -5,37 +5,31 @@ from __future__ import annotations
 import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
-from resilient_pq.encryption.decrypted_object import DecryptedObject
-from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.held_chunks import HeldChunks
 from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.encryption.opened_footer import OpenedFooter
+from resilient_pq.encryption.opened_footer import FileKeys, OpenedFooter
 from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, opened, regions_of
-from resilient_pq.errors import (
-    FormatError,
-    StoreError,
-    Where,
-    located,
-)
+from resilient_pq.errors import FormatError, StoreError, Where, located
 from resilient_pq.format import footer
 from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import SealedPage
 from resilient_pq.format.resilience_records import HEADER_SIZE
 from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io.protocols import OpenObject
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.units import MiB
 
 #: Bytes that are read of a page to learn the sizes of its two modules.
 _PAGE_START: Final = 1024
-#: Bytes decrypted in about the time of a piece of work (`off_loop`).
-_PIECE: Final = 4 * 1024
 #: Bytes of a chunk that is read as a whole where only a part is asked for, as nothing says where its pages begin.
 _MOST_HELD: Final = 64 * MiB
 #: Bytes of a request for a part of such a chunk.
@@ -67,21 +61,26 @@ class DecryptedStore(SubstituteStore):
         info: ObjectInfo,
         size: int,
         regions: Sequence[PlainRegion],
+        keys: FileKeys,
         tail: ObjectTail | None = None,
+        *,
+        shows_damage: bool,
+        heals: bool = False,
     ) -> None:
-        """`open` is the way to get one; other regions than its own show what is damaged."""
+        """`open` is the way to get one, unless other regions than its own are known."""
         super().__init__(store, info, size)
-        self.encrypted_footer = True
+        self.encrypted_footer = keys.sealed.module is not None
         self.state: str | None = None
-        self.missing_keys: dict[str, bytes | None] = {}
-        self.encryption: Encryption | None = None
+        self.missing_keys, self.encryption = keys.missing, keys.encryption
         self.on_healed: Callable[[Where, int], None] = lambda where, num_blocks: None
         self._tail = tail or ObjectTail(info, info.size, b"")
         self._held = HeldChunks(self._whole)
-        self._warned = self._shows_damage = self._heals = False
+        self._warned, self._shows_damage, self._heals = False, shows_damage, heals
         self._healed: HealedStore | None = None
         self._regions = sorted(regions, key=lambda region: region.start)
         _check_places(self._regions, size)
+        for chunk in self.chunks:
+            chunk.with_crc = shows_damage
 
     @classmethod
     async def open(
@@ -107,19 +106,12 @@ class DecryptedStore(SubstituteStore):
         """
         found = await OpenedFooter.read(store, key, keys, aad_prefix=aad_prefix, tail_bytes=tail_bytes)
         with located(Where(key=store.url_of(key))):
-            encryption = found.encryption
-            chunks = await off_loop(found.num_chunks, found.open_chunks)
-            regions: list[PlainRegion] = [*found.around()]
-            size = regions[-1].end
-            for region in (region for chunk in chunks for region in regions_of(chunk)):
-                if isinstance(region, SealedChunk):
-                    region.with_crc = shows_damage
-                regions.append(region)
-            view = cls(store, found.tail.info, size, regions, found.tail)
-        view._shows_damage, view._heals = shows_damage, heals
-        view.encrypted_footer, view.encryption = found.sealed.module is not None, encryption
+            chunks = await off_loop(len(found.metadata.row_groups) * 8, found.open_chunks)
+            around = [*found.around()]
+            regions = [*around, *(region for chunk in chunks for region in regions_of(chunk))]
+            info, size, known = found.tail.info, around[-1].end, found.keys
+            view = cls(store, info, size, regions, known, found.tail, shows_damage=shows_damage, heals=heals)
         view.state = footer.key_values(found.metadata.key_value_metadata).get(footer.STATE_KEY)
-        view.missing_keys = found.missing_keys
         return view
 
     @property
@@ -131,27 +123,25 @@ class DecryptedStore(SubstituteStore):
             return None
         return lambda _: DecryptedObject(self, open_stored(self._info), loop)
 
-    def at_hand(self, start: int, end: int) -> tuple[list[PlainRegion], int, int] | None:
-        """The regions in a range, and where what is stored for them lies; None where more has to be read first."""
+    def read_through(self, stored: OpenObject, start: int, end: int) -> memoryview | None:
+        """The bytes of a range in the clear, read in this thread; None where more has to be read first."""
         touched = self._touched(start, end)
-        for region in touched:
-            if (
-                isinstance(region, SealedChunk)
-                and region.pages is None
-                and not start <= region.start < region.end <= end
-            ):
-                return None
-        low, high = min([start, *_starts(touched, start)]), max([end, *_ends(touched, end)])
-        return (touched, low, high) if high <= self._info.size else None
-
-    def read(self, start: int, end: int) -> Coroutine[Any, Any, memoryview]:
-        """The bytes of a range in the clear, through parity too."""
-        return self._read(self._info.key, start, end)
+        low, high = _stored_place(touched, start, end)
+        torn = any(isinstance(region, SealedChunk) and region.is_torn_by(start, end) for region in touched)
+        if torn or high > self._info.size:
+            return None
+        content = opened(stored.read(low, high), low, touched, start, end)
+        self._warn_of_unverified(touched)
+        return content
 
     @property
     def chunks(self) -> list[SealedChunk]:
         """The column chunks that can be opened, in order."""
         return [region for region in self._regions if isinstance(region, SealedChunk)]
+
+    @property
+    def _indexes(self) -> list[SealedIndex]:
+        return [region for region in self._regions if isinstance(region, SealedIndex)]
 
     @property
     def mended(self) -> list[Where]:
@@ -161,13 +151,12 @@ class DecryptedStore(SubstituteStore):
     async def damaged_indexes(self) -> list[Where]:
         """The page indexes and bloom filters that do not open."""
         found = []
-        for region in self._regions:
-            if isinstance(region, SealedIndex):
-                try:
-                    data = await self._stored(region.start, region.end)
-                    await off_loop(len(data) // _PIECE, region.contents, data, region.start)
-                except FormatError as error:
-                    found.append(error.where)
+        for index in self._indexes:
+            try:
+                data = await self._stored(index.start, index.end)
+                await off_loop(len(data) // PIECE_BYTES, index.contents, data, index.start)
+            except FormatError as error:
+                found.append(error.where)
         return found
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
@@ -179,37 +168,29 @@ class DecryptedStore(SubstituteStore):
         try:
             return ObjectTail(info, start, await self._read(key, start, self._size))
         except FormatError:
-            pass
-        # Nobody asked for indexes: rows can be read without them, and who needs one reads it by itself.
-        indexes = [region for region in self._regions if isinstance(region, SealedIndex)]
-        start = max([start, *(index.end - HEADER_SIZE for index in indexes)])
-        try:
-            for index in indexes:
-                index.shows_damage = True
-            return ObjectTail(info, start, await self._read(key, start, self._size))
-        finally:
-            for index in indexes:
-                index.shows_damage = self._shows_damage
+            # Nobody asked for indexes: rows can be read without them, and who needs one reads it by itself.
+            start = max([start, *(index.end - HEADER_SIZE for index in self._indexes)])
+            return ObjectTail(info, start, await self._read(key, start, self._size, lenient=True))
 
     async def close(self) -> None:
         """Close the store that this stands for."""
         self._held.drop()
         await self._store.close()
 
-    async def _read(self, key: str, start: int, end: int) -> memoryview:
+    async def _read(self, key: str, start: int, end: int, *, lenient: bool = False) -> memoryview:
         touched = [await self._located(region, start, end) for region in self._touched(start, end)]
         first = touched[0] if touched else None
         if isinstance(first, Patch) and first.start <= start and end <= first.end:
             return memoryview(first.content)[start - first.start : end - first.start]
-        low, high = min([start, *_starts(touched, start)]), max([end, *_ends(touched, end)])
-        return await self._opened(touched, start, end, low, high, self._stored)
+        return await self._opened(touched, start, end, self._stored, lenient=lenient)
 
     async def _opened(
-        self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int, read: _ReadStored
+        self, touched: Sequence[PlainRegion], start: int, end: int, read: _ReadStored, *, lenient: bool = False
     ) -> memoryview:
-        """What the regions have from `start` to `end`, for which is stored what lies from `low` to `high`."""
+        """What the regions have from `start` to `end`, from what is stored for them."""
+        low, high = _stored_place(touched, start, end)
         try:
-            return await self._opened_of(await read(low, high), low, touched, start, end)
+            return await self._opened_of(await read(low, high), low, touched, start, end, lenient=lenient)
         except FormatError:
             pass
         try:
@@ -222,10 +203,7 @@ class DecryptedStore(SubstituteStore):
                 return found
             if not self._shows_damage:
                 raise
-        for region in touched:
-            if isinstance(region, SealedChunk | SealedIndex):
-                region.shows_damage = True
-        return await self._opened_of(data, low, touched, start, end)
+        return await self._opened_of(data, low, touched, start, end, lenient=True)
 
     async def _opened_through_parity(
         self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int
@@ -248,23 +226,27 @@ class DecryptedStore(SubstituteStore):
 
     async def _located(self, region: PlainRegion, start: int, end: int) -> PlainRegion:
         """A region of which all is asked for, or it is known where its pages lie; else what it holds."""
-        if not isinstance(region, SealedChunk) or region.pages is not None:
-            return region
-        if start <= region.start and region.end <= end:
-            return region
-        if await self._find_pages(region):
+        if not isinstance(region, SealedChunk) or not region.is_torn_by(start, end) or await self._find_pages(region):
             return region
         content = await self._held.content(region, min(end, region.end) - max(start, region.start))
         return Patch(region.start, region.end, content)
 
     async def _opened_of(
-        self, data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int
+        self,
+        data: memoryview,
+        base: int,
+        touched: Sequence[PlainRegion],
+        start: int,
+        end: int,
+        *,
+        lenient: bool = False,
     ) -> memoryview:
-        found = await off_loop(len(data) // _PIECE, opened, data, base, touched, start, end)
-        self.warn_of_unverified(touched)
+        read = partial(opened, lenient=lenient)
+        found = await off_loop(len(data) // PIECE_BYTES, read, data, base, touched, start, end)
+        self._warn_of_unverified(touched)
         return found
 
-    def warn_of_unverified(self, touched: Sequence[PlainRegion]) -> None:
+    def _warn_of_unverified(self, touched: Sequence[PlainRegion]) -> None:
         """Warn, once, where nothing verifies pages that were read."""
         if not self._warned and any(_is_unverified(region) for region in touched):
             self._warned = True
@@ -290,12 +272,12 @@ class DecryptedStore(SubstituteStore):
 
     async def _whole(self, chunk: SealedChunk) -> memoryview:
         """All of a chunk."""
-        return await self._opened([chunk], chunk.start, chunk.end, chunk.start, chunk.end, self._stored_in_parts)
+        return await self._opened([chunk], chunk.start, chunk.end, self._stored_in_parts)
 
     async def _find_pages(self, chunk: SealedChunk) -> bool:
         """Whether it was found where the pages of a chunk lie, which need not be read as a whole then."""
         is_large = self._has_index_at_hand(chunk) or chunk.end - chunk.start > _MOST_HELD
-        if not is_large or self._shows_damage or chunk.shows_damage:
+        if not is_large or self._shows_damage:
             return False
         try:
             chunk.pages = await self._pages_of(chunk)
@@ -334,30 +316,42 @@ class DecryptedStore(SubstituteStore):
         return header + module_size(behind, 0, end - at - header, CTR_OVERHEAD)
 
 
+class DecryptedObject(OpenObject):
+    """Reads and decrypts in the thread that asks; what does not open is left to the event loop."""
+
+    def __init__(self, view: DecryptedStore, stored: OpenObject, loop: asyncio.AbstractEventLoop) -> None:
+        """Read through `stored`; `loop` runs while threads read."""
+        self._view, self._stored, self._loop = view, stored, loop
+
+    def read(self, start: int, end: int) -> memoryview:
+        """The bytes from `start` up to, not including, `end`."""
+        with suppress(FormatError):  # the loop reads it again, heals it, or says what is wrong
+            if (found := self._view.read_through(self._stored, start, end)) is not None:
+                return found
+        return asyncio.run_coroutine_threadsafe(self._view._read("", start, end), self._loop).result()
+
+    def close(self) -> None:
+        """Close what is stored."""
+        self._stored.close()
+
+
 def _is_unverified(region: PlainRegion) -> bool:
     return isinstance(region, SealedChunk) and region.opener.cipher.num_unverified > 0
 
 
-def _starts(touched: Sequence[PlainRegion], start: int) -> list[int]:
-    """Where what is needed of the regions begins that begin before `start`."""
-    found = []
+def _stored_place(touched: Sequence[PlainRegion], start: int, end: int) -> tuple[int, int]:
+    """Where what is stored for a range begins and ends: pages, and regions without, are opened as a whole."""
+    low, high = start, end
     for region in touched:
+        parts: Sequence[PlainRegion | SealedPage] = [] if isinstance(region, Patch) else [region]
         if isinstance(region, SealedChunk) and region.pages is not None:
-            found += [page.start for page in region.pages if page.start < start < page.end]
-        elif region.start < start and not isinstance(region, Patch):
-            found.append(region.start)
-    return found
-
-
-def _ends(touched: Sequence[PlainRegion], end: int) -> list[int]:
-    """Where what is needed of the regions ends that end behind `end`."""
-    found = []
-    for region in touched:
-        if isinstance(region, SealedChunk) and region.pages is not None:
-            found += [page.end for page in region.pages if page.start < end < page.end]
-        elif region.end > end and not isinstance(region, Patch):
-            found.append(region.end)
-    return found
+            parts = region.pages
+        for part in parts:
+            if part.start < start < part.end:
+                low = part.start
+            if part.start < end < part.end:
+                high = part.end
+    return low, high
 
 
 def _check_places(regions: Sequence[PlainRegion], size: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.encryption.plain_regions import SealedChunk
@@ -14,50 +15,46 @@ from resilient_pq.units import MiB
 _MOST_BYTES: Final = share_of_memory(16, 256 * MiB)
 
 
+@dataclass(slots=True)
+class _Held:
+    """A chunk that is being opened, or was, and the bytes of it that nobody has taken yet."""
+
+    opening: asyncio.Future[memoryview]
+    size: int
+    left: int
+
+
 class HeldChunks:
     """The chunks of one file in the clear, each opened once for all who ask for parts of it."""
 
     def __init__(self, open_chunk: Callable[[SealedChunk], Awaitable[memoryview]]) -> None:
         """Hold nothing yet."""
         self._open = open_chunk
-        self._tasks: dict[int, asyncio.Future[memoryview]] = {}
-        self._sizes: dict[int, int] = {}
-        self._left: dict[int, int] = {}
+        self._held: dict[int, _Held] = {}
 
     async def content(self, chunk: SealedChunk, num_bytes: int) -> memoryview:
         """All of a chunk, for somebody who takes so many bytes of it."""
         at, size = chunk.start, chunk.end - chunk.start
-        if at not in self._tasks:
-            while self._sizes and sum(self._sizes.values()) + size > _MOST_BYTES:
-                self._forget(next(iter(self._sizes)))
-            opening = asyncio.ensure_future(self._open(chunk))
-            opening.add_done_callback(_take_error)
-            self._tasks[at], self._sizes[at], self._left[at] = opening, size, size
-        task = self._tasks[at]
+        if at not in self._held:
+            while self._held and sum(held.size for held in self._held.values()) + size > _MOST_BYTES:
+                del self._held[next(iter(self._held))]
+            self._held[at] = _Held(asyncio.ensure_future(self._open(chunk)), size, size)
+            # Nobody may be waiting for its error any more.
+            self._held[at].opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        held = self._held[at]
         try:
-            content = await asyncio.shield(task)
+            content = await asyncio.shield(held.opening)
+            held.left -= num_bytes
         except Exception:
-            if self._tasks.get(at) is task:
-                self._forget(at)
+            held.left = 0
             raise
-        if self._tasks.get(at) is task:
-            self._left[at] -= num_bytes
-            if self._left[at] <= 0:
-                self._forget(at)
+        finally:
+            if held.left <= 0 and self._held.get(at) is held:
+                del self._held[at]
         return content
 
     def drop(self) -> None:
         """Hold nothing any more."""
-        for task in self._tasks.values():
-            task.cancel()
-        for at in list(self._tasks):
-            self._forget(at)
-
-    def _forget(self, at: int) -> None:
-        del self._tasks[at], self._sizes[at], self._left[at]
-
-
-def _take_error(task: asyncio.Future[memoryview]) -> None:
-    """Take the error of a task that nobody may be waiting for any more."""
-    if not task.cancelled():
-        task.exception()
+        for held in self._held.values():
+            held.opening.cancel()
+        self._held.clear()

@@ -63,7 +63,7 @@ class DecryptionKeys:
         """
         if isinstance(keys, Mapping):
             return cls(_of_mapping(keys))
-        if isinstance(keys, bytes | bytearray):
+        if isinstance(keys, bytes | bytearray | memoryview):
             return cls(_of_mapping({FOOTER: keys}))
         function = keys.keys_of(place) if isinstance(keys, KeySource) else keys
         if not callable(function):

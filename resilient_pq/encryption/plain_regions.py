@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,16 +11,14 @@ import numpy as np
 from resilient_pq import memory_pool
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import AuthenticationError, ChecksumError, FormatError, Where, located
-from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTagError, module_size
 from resilient_pq.format.crypto.page_view import NO_PAGE, ChunkCipher, SealedPage, pages_in
 from resilient_pq.format.crypto.sealed_footer import OpenedChunk, wrong_tag
-from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import SEALED_CRC_KEY, ChunkSums, key_values
 
 
 @dataclass(slots=True)
-class PlainRegion:
+class PlainRegion(ABC):
     """Bytes that differ from those that are stored.
 
     Attributes:
@@ -30,9 +29,12 @@ class PlainRegion:
     start: int
     end: int
 
-    def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
-        """Put what lies in `out`, which begins at `start`, into it; `data` are the stored bytes from `base` on."""
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, data: memoryview, base: int, out: memoryview, start: int, *, lenient: bool) -> None:
+        """Put what lies in `out`, which begins at `start`, into it; `data` are the stored bytes from `base` on.
+
+        What does not open is an error, or if `lenient`, shown as bytes that are nothing.
+        """
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Patch(PlainRegion):
 
     content: bytes | memoryview
 
-    def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
+    def read(self, data: memoryview, base: int, out: memoryview, start: int, *, lenient: bool) -> None:
         """The part that is asked for."""
         put_bytes(self.content, self.start, out, start)
 
@@ -53,14 +55,13 @@ class SealedIndex(PlainRegion):
     opener: ChunkCipher
     types: tuple[ModuleType, ...]
     crc: int | None = None  # CRC32 of its bytes as they are stored; None where it is not known
-    shows_damage: bool = False  # as zero bytes, and not as an error
 
-    def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
+    def read(self, data: memoryview, base: int, out: memoryview, start: int, *, lenient: bool) -> None:
         """The contents of its modules, one behind the other, and zero bytes behind them."""
         try:
             content = self.contents(data, base)
         except FormatError:
-            if not self.shows_damage:
+            if not lenient:
                 raise
             content = b""
         put_bytes(content + bytes(self.end - self.start - len(content)), self.start, out, start)
@@ -96,7 +97,6 @@ class SealedChunk(PlainRegion):
         offset_index: Where its offset index lies, as far as it has one.
         crc: CRC32 of its bytes as they are stored; None where it is not known.
         pages: Its pages; None where they have not been looked for.
-        shows_damage: Whether a page that does not open is shown so that its checksum does not hold, and is no error.
         with_crc: Whether pages are shown with a CRC32 of what they are in the clear.
         instead: Bytes that are known to be others than those that are stored, by their offsets.
     """
@@ -107,7 +107,6 @@ class SealedChunk(PlainRegion):
     offset_index: tuple[int, int] | None = None
     crc: int | None = None
     pages: list[SealedPage] | None = field(default=None, repr=False)
-    shows_damage: bool = False
     with_crc: bool = False
     instead: dict[int, memoryview] = field(default_factory=dict, repr=False)
 
@@ -116,17 +115,20 @@ class SealedChunk(PlainRegion):
         """The chunk, for errors."""
         return Where(row_group=self.opener.row_group, column=self.column)
 
-    def read(self, data: memoryview, base: int, out: memoryview, start: int) -> None:
+    def is_torn_by(self, start: int, end: int) -> bool:
+        """Whether a range has a part of it of which it is not known which pages these are."""
+        return self.pages is None and not (start <= self.start and self.end <= end)
+
+    def read(self, data: memoryview, base: int, out: memoryview, start: int, *, lenient: bool) -> None:
         """Its pages that are asked for; `data` has the whole of these."""
         if self.pages is None:
-            self.pages = self._pages(data, base)
-        end = start + len(out)
-        if self.shows_damage:
-            gap = NO_PAGE * (min(self.end, end) - max(self.start, start))
-            put_bytes(gap, max(self.start, start), out, start)
+            self.pages = self._pages(data, base, lenient=lenient)
+        at, end = max(self.start, start), min(self.end, start + len(out))
         for page in self.pages:
             if page.end <= start or page.start >= end:
                 continue
+            put_bytes(NO_PAGE * (page.start - at), at, out, start)
+            at = page.end
             where = replace(self.where, page=page.ordinal, offset=page.start)
             with located(where):
                 inside = start <= page.start and page.end <= end
@@ -135,12 +137,13 @@ class SealedChunk(PlainRegion):
                 try:
                     self.opener.open_page(page, stored, room, with_crc=self.with_crc)
                 except (WrongTagError, FormatError) as error:
-                    if not self.shows_damage:
+                    if not lenient:
                         self._compare(data, base)
                         raise _refused(self.opener, error, "a page", where) from None
                     self.opener.show_damaged_page(page, stored, room)
             if not inside:
                 put_bytes(room, page.start, out, start)
+        put_bytes(NO_PAGE * (end - at), at, out, start)
 
     def stored_page(self, page: SealedPage, data: memoryview, base: int) -> memoryview:
         """The two modules of a page; what is known better stands in the place of what is stored."""
@@ -152,7 +155,7 @@ class SealedChunk(PlainRegion):
                 put_bytes(self.instead[at], at, stored, page.start)
         return stored
 
-    def _pages(self, data: memoryview, base: int) -> list[SealedPage]:
+    def _pages(self, data: memoryview, base: int, *, lenient: bool) -> list[SealedPage]:
         """The pages of the chunk, of which `data` has all, by the lengths of their modules."""
         pages: list[SealedPage] = []
         chunk = data[self.start - base : self.end - base]
@@ -160,7 +163,7 @@ class SealedChunk(PlainRegion):
             for page in pages_in(chunk, self.start, has_dictionary=self.has_dictionary):
                 pages.append(page)
         except FormatError as error:
-            if not self.shows_damage:
+            if not lenient:
                 self._compare(data, base)
                 raise _refused(self.opener, error, "a page", self.where) from None
         return pages
@@ -173,8 +176,7 @@ class SealedChunk(PlainRegion):
 
     def pages_by_index(self, index: memoryview) -> bool:
         """Take the places of pages from the stored offset index; whether they fit the chunk."""
-        content = self.opener.open_index(index, ModuleType.OFFSET_INDEX)
-        locations = compact_protocol.decode(OffsetIndex, content)[0].page_locations
+        locations = self.opener.open_offset_index(index).page_locations
         pages = [SealedPage(one.offset, one.compressed_page_size, i) for i, one in enumerate(locations)]
         first = pages[0].start if pages else self.end
         if self.has_dictionary and first > self.start:
@@ -212,20 +214,17 @@ def put_bytes(content: bytes | bytearray | memoryview, at: int, out: memoryview,
         out[first - start : last - start] = memoryview(content)[first - at : last - at]
 
 
-def opened(data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int) -> memoryview:
+def opened(
+    data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int, *, lenient: bool = False
+) -> memoryview:
     """The bytes from `start` to `end` in the clear."""
     out, at = memory_pool.empty((end - start,), np.uint8).data, start
+    # An index between pages that are wanted is not: zero bytes are none, which is told where one is wanted.
     has_pages = any(isinstance(region, SealedChunk) for region in touched)
     for region in touched:
         if region.start > at:
             out[at - start : region.start - start] = data[at - base : region.start - base]
-        try:
-            region.read(data, base, out, start)
-        except FormatError:
-            if not (has_pages and isinstance(region, SealedIndex)):
-                raise
-            # It lies between pages that are wanted: zero bytes are no index, which is told where one is wanted.
-            put_bytes(bytes(region.end - region.start), region.start, out, start)
+        region.read(data, base, out, start, lenient=lenient or (has_pages and isinstance(region, SealedIndex)))
         at = max(at, region.end)
     if at < end:
         out[at - start :] = data[at - base : end - base]

@@ -37,7 +37,6 @@ class ScannedDataset(pyarrow.dataset.FileSystemDataset):  # type: ignore[misc]
     """A pyarrow data set whose scanners read through us, and which fails where pyarrow reads it without one."""
 
     def __init__(self, schema: Any, read: ReadStream) -> None:
-        """Read nothing yet."""
         # Its one file is empty, which is an error for Parquet.
         form = pyarrow.dataset.ParquetFileFormat()
         super().__init__([form.make_fragment(pyarrow.py_buffer(b""))], pyarrow.schema(schema), form)

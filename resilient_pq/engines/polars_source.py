@@ -45,10 +45,7 @@ def lazy_frame(schema: Field, read: ReadTables) -> polars.LazyFrame:
 
 
 def alternatives_of(expression: Any, columns: Mapping[str, Field]) -> Alternatives:
-    """The filter that an expression is.
-
-    An expression tells its parts, and not its operator: what these parts make by each operator is compared with it.
-    """
+    """The filter that an expression is."""
     match expression.meta.pop():
         case [column] if column.meta.is_column():
             name = column.meta.output_name()

@@ -1,5 +1,5 @@
 """Parquet itself, sans-io: bytes in, values out, and back.
 
-This room knows no file, no socket, no event loop and no clock. It may import `resilient_pq.errors`,
-NumPy and the codecs, and nothing else of ours.
+Knows no file, no socket, no event loop and no clock. It imports the modules at the top of the package that know nothing
+of the others, NumPy and the codecs.
 """

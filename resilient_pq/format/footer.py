@@ -209,34 +209,33 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
     if size < MIN_FILE_SIZE:
         raise TornFileError(f"{size} bytes are too few for a Parquet file", where=where)
     length = metadata_length(tail, where)
-    start = size - TAIL_SIZE - length
-    if start < len(MAGIC):
-        raise TornFileError(f"the footer says it has {length:,} bytes, but the file has {size:,}", where=where)
-    if start < offset or (start - HEADER_SIZE < offset and start >= HEADER_SIZE):
-        return NeedBytes(max(start - HEADER_SIZE, 0))
-    payload = tail[start - offset :]
-    record = _record_before(tail, start - offset, start)
-    if record is None and (record := _seal(payload, start)) is not None:
-        payload = payload[: record.payload_size]
-    if record is not None and not record.holds(payload):
-        raise ChecksumError(
-            "footer CRC32 does not match",
-            stored=record.payload_crc,
-            computed=crc32(payload),
-            where=Where(offset=start),
-        )
+    found = framed_in(tail, offset, length)
+    if isinstance(found, NeedBytes):
+        return found
+    start, payload, record = found
     metadata, end = compact_protocol.decode(FileMetaData, payload[:length], 0, what="footer", lasting=True)
     return Footer(metadata, start, length, record, 0 if record is not None else length - end)
 
 
-def _record_before(tail: memoryview, at: int, start: int) -> RecordHeader | None:
-    """The record header whose payload begins at `at`, if it says that it lies just there."""
-    if at < HEADER_SIZE:
-        return None
-    header = parse_header(tail[at - HEADER_SIZE : at])
-    if header is None or header.kind not in FOOTER_KINDS or header.payload_offset != start:
-        return None
-    return header
+def framed_in(tail: memoryview, offset: int, length: int) -> tuple[int, memoryview, RecordHeader | None] | NeedBytes:
+    """Where a footer of so many bytes begins in the last bytes of an object, its bytes, and its record's header."""
+    size = offset + len(tail)
+    start = size - TAIL_SIZE - length
+    if start < len(MAGIC):
+        raise TornFileError(
+            f"the footer says it has {length:,} bytes, but the file has {size:,}", where=Where(offset=size)
+        )
+    if start < offset or (start - HEADER_SIZE < offset and start >= HEADER_SIZE):
+        return NeedBytes(max(start - HEADER_SIZE, 0))
+    payload, at = tail[start - offset :], start - offset - HEADER_SIZE
+    record = parse_header(tail[at : at + HEADER_SIZE]) if at >= 0 else None
+    if record is None or record.kind not in FOOTER_KINDS or record.payload_offset != start:
+        record = _seal(payload, start)
+        payload = payload if record is None else payload[: record.payload_size]
+    if record is not None and not record.holds(payload):
+        computed, where = crc32(payload), Where(offset=start)
+        raise ChecksumError("footer CRC32 does not match", stored=record.payload_crc, computed=computed, where=where)
+    return start, payload, record
 
 
 def _seal(payload: memoryview, start: int) -> RecordHeader | None:

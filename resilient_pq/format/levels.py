@@ -188,7 +188,6 @@ class Steps:
         self._made: dict[int, AssembledOptional | AssembledRepeated] = {}
 
     def __len__(self) -> int:
-        """How many steps there are."""
         return len(self._repeated)
 
     def __getitem__(self, number: int) -> AssembledOptional | AssembledRepeated:
@@ -198,7 +197,6 @@ class Steps:
         return self._made[number]
 
     def __iter__(self) -> Iterator[AssembledOptional | AssembledRepeated]:
-        """The steps from the column down."""
         return map(self.__getitem__, range(len(self)))
 
     def _step(self, number: int) -> AssembledOptional | AssembledRepeated:

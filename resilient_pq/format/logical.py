@@ -30,7 +30,6 @@ class Plain:
     name: str
 
     def __str__(self) -> str:
-        """As message text writes it."""
         return self.name
 
 
@@ -42,7 +41,6 @@ class Decimal:
     scale: int
 
     def __str__(self) -> str:
-        """As message text writes it."""
         return f"DECIMAL({self.precision},{self.scale})"
 
 
@@ -54,7 +52,6 @@ class Integer:
     signed: bool
 
     def __str__(self) -> str:
-        """As message text writes it."""
         return f"INTEGER({self.bits},{str(self.signed).lower()})"
 
 
@@ -66,7 +63,6 @@ class Time:
     utc: bool
 
     def __str__(self) -> str:
-        """As message text writes it."""
         return f"TIME({self.unit.name},{str(self.utc).lower()})"
 
 
@@ -78,7 +74,6 @@ class Timestamp:
     utc: bool
 
     def __str__(self) -> str:
-        """As message text writes it."""
         return f"TIMESTAMP({self.unit.name},{str(self.utc).lower()})"
 
 
@@ -92,7 +87,6 @@ class Uninterpreted:
     parameters: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """As message text writes it, but for parameters that need quotes there."""
         return f"{self.name}({','.join(self.parameters)})" if self.parameters else self.name
 
 

@@ -39,7 +39,6 @@ class ByteArrays:
     known_utf8: bool = False
 
     def __len__(self) -> int:
-        """Number of values."""
         return len(self.offsets) - 1
 
     @property
@@ -107,7 +106,6 @@ class ByteViews:
         return cls(views, tuple(buffers), values.known_utf8)
 
     def __len__(self) -> int:
-        """Number of values."""
         return len(self.views)
 
     def to_byte_arrays(self) -> ByteArrays:
@@ -127,7 +125,6 @@ class ByteCodes:
     entries: ByteArrays
 
     def __len__(self) -> int:
-        """Number of slots."""
         return len(self.codes)
 
     def to_byte_arrays(self) -> ByteArrays:

@@ -28,7 +28,7 @@ All integers are little endian and unsigned.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -108,6 +108,11 @@ class RecordHeader:
             self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc,
         )  # fmt: skip
 
+    def before(self, payload: bytes, **fields: Any) -> RecordHeader:
+        """The header before another payload, with other fields besides."""
+        digest, crc = payload_sums(payload)
+        return replace(self, payload_size=len(payload), payload_hash=digest, payload_crc=crc, **fields)
+
     def holds(self, payload: Any) -> bool:
         """Whether `payload` is the one this header was written for: its size, its CRC32 and its hash."""
         return (
@@ -126,6 +131,12 @@ def _packed(kind: int, *fields: int | bytes) -> bytes:
 def payload_sums(payload: bytes) -> tuple[int, int]:
     """The xxh3-64 and the CRC32 of a payload."""
     return xxhash.xxh3_64_intdigest(payload), crc32(payload)
+
+
+def begins_record(data: Any) -> bool:
+    """Whether bytes, however few, are those with which a record begins."""
+    begin = bytes(data[: len(RECORD_MAGIC)])
+    return bool(begin) and RECORD_MAGIC.startswith(begin)
 
 
 def parse_header(data: Any) -> RecordHeader | None:

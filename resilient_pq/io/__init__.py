@@ -1,8 +1,7 @@
 """Stores: named bytes with ranges, uploads and retries, on this machine, on S3, or wherever fsspec reaches.
 
-This room knows no Parquet: it imports `resilient_pq.errors`, `resilient_pq.checksum`, `resilient_pq.memory_pool`, the
-standard library, NumPy and the clients, nothing else of ours. The stores that bring a client with them are imported
-when they are first named.
+Knows no Parquet: it imports the modules at the top of the package that know nothing of the others, the standard
+library, NumPy and the clients. The stores that bring a client with them are imported when they are first named.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ class FileObjectStore(SpooledStore):
     """
 
     def __init__(self, file: Any) -> None:
-        """Read and write nothing yet."""
         self._file = file
         self._data: memoryview | None = None
         self._name = f"<{type(file).__name__}>"

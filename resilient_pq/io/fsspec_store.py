@@ -66,7 +66,6 @@ class FsspecStore(SpooledStore):
     """
 
     def __init__(self, filesystem: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING) -> None:
-        """Take over the file system."""
         self._filesystem = filesystem
         limiter = RequestLimiter(MAX_REQUESTS)
         self._attempts = Attempts(retry, lambda: limiter, lambda: self.name)

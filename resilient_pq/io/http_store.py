@@ -77,7 +77,6 @@ class HttpStore(RangedGetStore, WriteStore):
         *,
         retry: RetryPolicy = READING,
     ) -> None:
-        """Nothing is opened before the first request."""
         super().__init__(retry, limiter=lambda: self._borrowed.client.limiter)
         self._options = dict(storage_options or {})
         check_kinds(self._options, _KINDS)
@@ -256,7 +255,6 @@ class _HttpConnection:
     """A session, which stores share; the first request opens it."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Nothing is opened yet."""
         self.limiter = RequestLimiter(MAX_REQUESTS)
         self._options = options
         self._filesystem: Any = None

@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from aiofiles.os import wrap
 
 from resilient_pq import memory_pool
 from resilient_pq.byte_ranges import ByteRange
@@ -44,8 +43,9 @@ async def in_thread(call: Callable[..., Result], *args: Any) -> Result:
     """The result of a blocking call, made in a thread; without an event loop this is one."""
     if asyncio._get_running_loop() is None:
         return call(*args)
-    result: Result = await wrap(call)(*args)
-    return result
+    from aiofiles.os import wrap  # noqa: PLC0415 (it takes as long as opening ten files)
+
+    return await wrap(call)(*args)
 
 
 class LocalStore(WriteStore, GrowingStore):
@@ -302,7 +302,6 @@ class PinnedFile(OpenObject):
     """
 
     def __init__(self, path: str, pin: ObjectInfo) -> None:
-        """Open the file."""
         self.path = path
         self.pin = pin
         self._version = None if pin.etag is None else _Version.of(pin.etag)

@@ -91,7 +91,6 @@ class ObstoreStore(RangedGetStore, SpooledStore):
     """
 
     def __init__(self, store: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING) -> None:
-        """Nothing is asked yet."""
         super().__init__(retry)
         self._store = _without_retries(store)
         self._kind = type(store).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -42,6 +41,8 @@ def check_names(options: Mapping[str, Any], place: str, known: Collection[str]) 
     """Refuse unknown names in an option that is a dict."""
     for name in options.get(place) or ():
         if name not in known:
+            import difflib  # noqa: PLC0415 (for a message alone)
+
             close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.7)
             hint = f"did you mean {close[0]!r}?" if close else f"{place} has {', '.join(sorted(known))}"
             raise UnsupportedError(f"storage_options: there is no {name!r} in {place!r}", hint=hint)

@@ -73,7 +73,6 @@ class Opening(Generic[Opened_co]):
         return (yield from self._opening().__await__())
 
     async def __aenter__(self) -> Opened_co:
-        """Open it."""
         # Not `await self`: a warning is to name the caller's line, and counts the frames between.
         self._opened = await self._opening()
         return self._opened

@@ -60,16 +60,13 @@ class ClientKey:
     __slots__ = ("_hash", "_parts")
 
     def __init__(self, *parts: object) -> None:
-        """Freeze the parts."""
         self._parts = tuple(_frozen(part) for part in parts)
         self._hash = hash(self._parts)
 
     def __eq__(self, other: object) -> bool:
-        """Whether all parts are equal."""
         return isinstance(other, ClientKey) and other._parts == self._parts
 
     def __hash__(self) -> int:
-        """Of all parts."""
         return self._hash
 
 
@@ -117,7 +114,6 @@ class Borrowed(Generic[Client]):
     """The client that a store uses, borrowed when it is first needed, in the event loop of the store from then on."""
 
     def __init__(self, key: Callable[[], ClientKey], make: Callable[[], Client]) -> None:
-        """Borrow nothing yet."""
         self._key = key
         self._make = make
         self._clients: _ClientsOfLoop | None = None

@@ -36,15 +36,7 @@ class EncodedGroup:
         flags: int,
         record: Callable[[int, bytes], bytes],
     ) -> list[Any]:
-        """The parity shards between both copies of their record, all from `start` on.
-
-        Args:
-            number: The place of the group among all.
-            extents: Where its data lie.
-            start: Where the first copy begins.
-            flags: As in `GroupRecord`; inside a file the second copy has one more.
-            record: Makes a record of its offset and its payload.
-        """
+        """The parity shards between both copies of their record, all from `start` on."""
         known = np.ones(len(self.block_crcs), np.bool_)
         shards = start + self.shape.record_bytes
         second = shards + self.shape.parity_bytes

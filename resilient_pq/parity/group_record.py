@@ -44,27 +44,17 @@ SIDECAR_FLAG: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """What a parity record says of its group.
-
-    Attributes:
-        shape: The sizes.
-        number: The place of the group among all, from 0.
-        extents: Where its data lie, in order.
-        digest: xxh3-128 of the data.
-        shards_offset: Where the parity shards begin; they follow each other.
-        other_copy: Offset of the other copy of the record.
-        block_crcs: CRC32 of each block: a row for each shard, data shards first, a column for each block of a shard.
-        known_shards: For each shard whether the CRC32 of its row holds; rows of others are not to be used.
-        flags: See the table of the module.
-    """
+    """What a parity record says of its group."""
 
     shape: GroupShape
-    number: int
-    extents: tuple[ByteRange, ...]
-    digest: bytes
-    shards_offset: int
-    other_copy: int
+    number: int  # The place of the group among all, from 0
+    extents: tuple[ByteRange, ...]  # Where its data lie, in order
+    digest: bytes  # xxh3-128 of the data
+    shards_offset: int  # Where the parity shards begin; they follow each other
+    other_copy: int  # Offset of the other copy of the record
+    # CRC32 of each block: a row for each shard, data shards first, a column for each block of a shard
     block_crcs: NDArray[np.uint32]
+    # For each shard whether the CRC32 of its row holds; rows of others are not to be used
     known_shards: NDArray[np.bool_]
     flags: int = SIDECAR_FLAG
 

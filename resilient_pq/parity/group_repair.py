@@ -27,24 +27,16 @@ ReadParity: TypeAlias = Callable[[ByteRange], Awaitable[memoryview]]
 
 
 class GroupRepair:
-    """One group. Blocks are compared when they are first read, and columns rebuilt when one of their blocks is lost.
-
-    Attributes:
-        record: The record of the group.
-        lost: For each data block, in order, whether it was found to be nowhere.
-        moved: For each data block whether it was found where its place is counted from the end of its file.
-        rebuilt: The bytes of blocks that were rebuilt, by their number.
-        is_proven: Whether `examine` found the digest of all bytes to hold.
-    """
+    """One group. Blocks are compared when they are first read, and columns rebuilt when one of their blocks is lost."""
 
     def __init__(self, record: GroupRecord, data: ProtectedBytes, parity: Sequence[ReadParity]) -> None:
         """Read nothing yet; `parity` are the ways to read parity shards, by their offsets."""
         num_blocks = -(-record.shape.num_bytes // record.shape.block_bytes)
         self.record = record
         self.lost = np.zeros(num_blocks, np.bool_)
-        self.moved = np.zeros(num_blocks, np.bool_)
+        self.moved = np.zeros(num_blocks, np.bool_)  # Found where its place is counted from the end of its file
         self.rebuilt: dict[int, bytes] = {}
-        self.is_proven = False
+        self.is_proven = False  # Whether `examine` found the digest of all bytes to hold
         self._compared = np.zeros(num_blocks, np.bool_)
         self._mended = np.zeros(record.shape.num_columns, np.bool_)
         self._data = data

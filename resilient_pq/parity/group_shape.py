@@ -40,11 +40,7 @@ class ParityShare:
 
     @classmethod
     def parse(cls, parity: float | str) -> ParityShare:
-        """A share from a number such as 0.05 or a text such as "5%".
-
-        Raises:
-            SchemaError: It is neither, or not above 0 and at most 1.
-        """
+        """A share from a number such as 0.05 or a text such as "5%"."""
         try:
             share = float(parity[:-1]) / 100 if isinstance(parity, str) and parity.endswith("%") else float(parity)
         except (TypeError, ValueError):
@@ -74,11 +70,7 @@ class ParityShare:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """The sizes of a group: `num_bytes` of data in shards of `shard_bytes`, the last filled up with zeros.
-
-    A block is `block_bytes` of a shard. Blocks at one place of all shards are a column, which is rebuilt by itself: it
-    may lose as many blocks as there are parity shards.
-    """
+    """The sizes of a group; blocks at one place of all its shards are a column, which is rebuilt by itself."""
 
     num_bytes: int
     num_parity: int

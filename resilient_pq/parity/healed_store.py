@@ -29,12 +29,7 @@ class ExaminedBlocks:
 
 
 class HealedStore(SubstituteStore):
-    """Stands for a store: blocks of one object that are damaged are rebuilt as they are read, as far as parity allows.
-
-    Attributes:
-        file: The object as its parity has it.
-        is_bound: Whether the parity was made of this version of the object, as far as ETag and size tell.
-    """
+    """A store in which damaged blocks of one object are rebuilt as they are read, as far as parity allows."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, file: ProtectedFile) -> None:
         """`find` is the way to get one."""
@@ -46,14 +41,7 @@ class HealedStore(SubstituteStore):
     async def find(
         cls, store: ReadStore, info: ObjectInfo, *, inside: bool = True, thorough: bool = False
     ) -> HealedStore | None:
-        """A view of an object through a sidecar of this version, its own parity, or another sidecar; None without any.
-
-        Args:
-            store: Where it is.
-            info: Its version.
-            inside: Whether it may have parity of its own.
-            thorough: Search all of it for that, as `find_inline` does.
-        """
+        """An object through a sidecar of this version, its own parity, or another sidecar; None without any."""
         source = PinnedObject(store, info.key, info)
         beside = await cls._beside(store, info, source)
         if beside is not None and beside.is_bound:

@@ -33,12 +33,7 @@ _SUFFIX = ".rpqrepair"
 
 
 def write_in_place(path: str, pin: ObjectInfo, size: int, digest: bytes, blocks: Sequence[tuple[int, bytes]]) -> None:
-    """Write blocks to their offsets in a file, and give it a size; its time of change stays.
-
-    Raises:
-        ObjectChangedError: It is another version of the file by now.
-        StoreError: The file or its folder cannot be written; the next repair carries on.
-    """
+    """Write blocks to their offsets in a file, and give it a size; its time of change stays."""
     with explained("cannot repair", path), open(path, "r+b") as file:
         if file_info(path, os.fstat(file.fileno())).etag != pin.etag:
             raise ObjectChangedError("the file was changed while it was repaired", where=Where(key=path))

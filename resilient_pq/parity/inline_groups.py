@@ -21,17 +21,11 @@ _AT_ONCE = 8
 
 
 class InlineGroups:
-    """Groups one behind the other: each takes the bytes behind the one before, parity of that included.
-
-    Attributes:
-        share: Bytes of parity for each byte.
-        num_groups: Groups that have ended, in a file that is gone on with also those that were in place.
-    """
+    """Groups one behind the other: each takes the bytes behind the one before, parity of that included."""
 
     def __init__(self, share: ParityShare, start: int = 0, num_groups: int = 0) -> None:
-        """Begin a group at an offset."""
         self.share = share
-        self.num_groups = num_groups
+        self.num_groups = num_groups  # Those that were in place included, where a file is appended to
         self._start = start
         self._held: list[memoryview] = []  # all of the open group until shards have a size, else its end
         self._held_bytes = 0

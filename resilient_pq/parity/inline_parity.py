@@ -46,12 +46,7 @@ _MOST_MISSING = MAX_PARITY * MAX_SHARD_BYTES
 
 
 async def find_inline(source: PinnedObject, *, thorough: bool = False) -> Sidecar | None:
-    """The groups inside a file; None where there are none.
-
-    Args:
-        source: The file.
-        thorough: Where the footer is damaged, search all of it; else its end, if its first record says that it has any.
-    """
+    """The groups inside a file; None where there are none."""
     search = _Search(source)
     places = await _named_places(search.read, source.info.size)
     if not (thorough or await _is_begun_with_parity(source) if places is None else places):
@@ -124,12 +119,7 @@ async def _record_at(source: PinnedObject, offset: int) -> GroupRecord | None:
 
 
 class _Search:
-    """What was found of the groups inside a file.
-
-    Attributes:
-        size: Bytes that the file was written with, as far as is known.
-        knows_end: Whether the last group was found.
-    """
+    """What was found of the groups inside a file."""
 
     def __init__(self, source: PinnedObject) -> None:
         self.size = source.info.size

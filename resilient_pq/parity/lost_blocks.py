@@ -69,18 +69,7 @@ def whole_parity(record: GroupRecord, run: ColumnRun, parity: NDArray[np.uint8])
 def rebuild_run(
     shape: GroupShape, run: ColumnRun, data: NDArray[np.uint8], parity: NDArray[np.uint8], whole: NDArray[np.bool_]
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The lost blocks of a run.
-
-    Args:
-        shape: The sizes of the group.
-        run: The columns.
-        data: The bytes of the run in each data shard, zeros where they are lost.
-        parity: Those in each parity shard.
-        whole: Which blocks of parity are whole, as `whole_parity` says.
-
-    Returns:
-        The bytes of the run in each lost shard, and for each column whether it could be rebuilt.
-    """
+    """The lost blocks of a run."""
     size, num_lost = shape.block_bytes, len(run.lost)
     rebuilt = np.zeros((num_lost, data.shape[1]), np.uint8)
     possible = whole.sum(axis=0) >= num_lost

@@ -23,11 +23,7 @@ _WINDOW_BYTES = 8 * MiB
 
 
 async def recompute_parity(store: ReadStore, info: ObjectInfo) -> ExaminedBlocks:
-    """The blocks of all parity of an object, beside it and in it, and those that are not what its bytes give.
-
-    Raises:
-        FormatError: The sidecar beside it is damaged beyond use.
-    """
+    """The blocks of all parity of an object, beside it and in it, and those that are not what its bytes give."""
     source, found = PinnedObject(store, info.key, info), list[ExaminedBlocks]()
     if (beside := await Sidecar.beside(store, info.key)) is not None:
         found.append(await examine_parity(beside, await beside.members(store, info.key, source)))

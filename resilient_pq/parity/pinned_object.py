@@ -28,11 +28,7 @@ class PinnedObject:
 
     @classmethod
     async def find(cls, store: ReadStore, key: str) -> PinnedObject:
-        """The version that is there now.
-
-        Raises:
-            NotFoundError: No such object.
-        """
+        """The version that is there now."""
         return cls(store, key, await store.head(key))
 
     @property

@@ -34,15 +34,7 @@ _MAX_RECORD = 64 * MiB
 
 
 class ProtectedFile:
-    """One of the files that groups protect. Blocks are compared as they are read, and rebuilt where they are lost.
-
-    Attributes:
-        parity: The groups.
-        data: The bytes that they protect, as they lie.
-        number: Which of their files it is.
-        place: Where the file lies among these.
-        groups: The groups that it lies in.
-    """
+    """One of the files that groups protect. Blocks are compared as they are read, and rebuilt where they are lost."""
 
     def __init__(self, parity: Sidecar, data: ProtectedBytes, number: int) -> None:
         """Read nothing yet; `number` is that of the file in the sidecar."""

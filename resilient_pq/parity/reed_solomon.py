@@ -43,11 +43,7 @@ def coefficients(num_parity: int, num_data: int) -> NDArray[np.uint8]:
 
 
 def inverse(matrix: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The inverse of a square matrix.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """The inverse of a square matrix."""
     size = len(matrix)
     rows = np.concatenate([matrix, np.eye(size, dtype=np.uint8)], axis=1)
     for i in range(size):
@@ -65,17 +61,7 @@ def inverse(matrix: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def rebuild_shards(
     data: NDArray[np.uint8], parity: NDArray[np.uint8], lost: Sequence[int], parity_rows: Sequence[int]
 ) -> NDArray[np.uint8]:
-    """The bytes of lost data shards.
-
-    Args:
-        data: A row for each data shard; rows of lost ones hold zeros.
-        parity: A row for each of `parity_rows`; it is changed.
-        lost: The numbers of the lost data shards.
-        parity_rows: The numbers of as many parity shards that are whole.
-
-    Returns:
-        A row for each of `lost`.
-    """
+    """The bytes of lost data shards."""
     factors = coefficients(max(parity_rows) + 1, len(data))[list(parity_rows)]
     gf256_accumulate(factors, data, parity, 0)
     rebuilt = np.zeros_like(parity)

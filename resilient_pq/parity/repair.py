@@ -139,12 +139,7 @@ async def rebuilt_digest(store: ReadStore, info: ObjectInfo) -> str | None:
 
 
 async def repair_here(store: WriteStore, info: ObjectInfo, digest: str) -> None:
-    """Rebuild an object in its own place, if its parity makes the bytes that have this digest.
-
-    Raises:
-        RepairError: It does not, there is none, or more is lost than it can rebuild.
-        ObjectChangedError: The object is another version by now.
-    """
+    """Rebuild an object in its own place, if its parity makes the bytes that have this digest."""
     view = await HealedStore.find(store, info, thorough=True)
     if view is None or view.file.digest not in ("", digest):
         raise RepairError("there is no parity of these bytes", where=Where(key=store.url_of(info.key)))
@@ -159,11 +154,7 @@ async def repair_here(store: WriteStore, info: ObjectInfo, digest: str) -> None:
 
 
 async def _prepare_in_place(store: ReadStore, key: str) -> None:
-    """Carry out what an earlier repair has begun.
-
-    Raises:
-        UnsupportedError: The file is not a local one.
-    """
+    """Carry out what an earlier repair has begun."""
     if not isinstance(store, LocalStore):
         where = Where(key=store.url_of(key))
         raise UnsupportedError("only local files can be repaired in place", where=where, hint="name a new file")
@@ -202,13 +193,7 @@ async def _write_anew(target: Target, file: ProtectedFile, progress: Callable[[i
 
 
 async def _rebuilt_file(files: AsyncGenerator[ProtectedFile, None]) -> ProtectedFile:
-    """The file as the first of its parities has it that rebuilds all of it.
-
-    Raises:
-        RepairError: None does; what the first one lacks.
-        FormatError: There is a sidecar alone, and it is damaged beyond use.
-        NotFoundError: There is no parity.
-    """
+    """The file as the first of its parities has it that rebuilds all of it."""
     first: ResilientPQError | None = None
     try:
         async with aclosing(files):
@@ -226,11 +211,7 @@ async def _rebuilt_file(files: AsyncGenerator[ProtectedFile, None]) -> Protected
 
 
 async def _protected_files(store: ReadStore, key: str) -> AsyncGenerator[ProtectedFile, None]:
-    """A file with the sidecar of this version, with its own parity, and with another sidecar, as far as they are there.
-
-    Raises:
-        FormatError: A sidecar is damaged; this comes last.
-    """
+    """A file with the sidecar of this version, its own parity, and another sidecar, as far as they are there."""
     source = None
     with suppress(NotFoundError):
         source = await PinnedObject.find(store, key)
@@ -261,11 +242,7 @@ async def _named(sidecar: Sidecar, store: ReadStore, key: str) -> AsyncGenerator
 
 
 async def _rebuild(file: ProtectedFile) -> None:
-    """Compare all blocks of a file, and rebuild those that are lost.
-
-    Raises:
-        RepairError: Some cannot be rebuilt.
-    """
+    """Compare all blocks of a file, and rebuild those that are lost."""
     await file.examine()
     where = Where(key=file.parity.source.url)
     if missing := file.num_not_rebuilt:
@@ -286,11 +263,7 @@ async def _rebuild(file: ProtectedFile) -> None:
 
 
 async def _repaired(file: ProtectedFile, digest: str) -> AsyncGenerator[memoryview, None]:
-    """The bytes of the file as they were written; an empty digest fits any.
-
-    Raises:
-        RepairError: They do not have the digest.
-    """
+    """The bytes of the file as they were written; an empty digest fits any."""
     made = xxhash.xxh3_128()
     async with aclosing(file.pieces(file.place)) as pieces:
         async for piece in pieces:

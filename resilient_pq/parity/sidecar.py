@@ -58,11 +58,7 @@ class Sidecar:
         return None
 
     def member_number(self, key: str) -> int:
-        """Which of the files of the sidecar is meant: the only one, whatever it is called, or the one of this name.
-
-        Raises:
-            NotFoundError: None of them.
-        """
+        """Which of the files of the sidecar is meant: the only one, whatever it is called, or the one of this name."""
         names = [member.name for member in self.index.members]
         if len(names) == 1:
             return 0
@@ -73,13 +69,7 @@ class Sidecar:
         return names.index(name)
 
     async def members(self, store: ReadStore, key: str, known: PinnedObject | None = None) -> ProtectedBytes:
-        """The files of the sidecar, as far as they are there.
-
-        Args:
-            store: Where they lie.
-            key: One of them, whatever it is called if it is the only one.
-            known: The version of that one, where it is known.
-        """
+        """The files of the sidecar, as far as they are there."""
         number, files = self.member_number(key), []
         for i, member in enumerate(self.index.members):
             found = known if i == number else None

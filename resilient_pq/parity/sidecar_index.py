@@ -71,11 +71,7 @@ class SidecarIndex:
 
     @classmethod
     def unpack(cls, payload: bytes) -> SidecarIndex:
-        """Read a payload whose checksums hold.
-
-        Raises:
-            FormatError: It says what no sidecar does.
-        """
+        """Read a payload whose checksums hold."""
         text, _, mirror = payload.partition(b"\n")
         try:
             fields = json.loads(text)

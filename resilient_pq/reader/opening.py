@@ -25,7 +25,7 @@ from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, Re
 from resilient_pq.io.cancellation import in_loop
 from resilient_pq.io.resolve import Opening, reach
 from resilient_pq.io.shared_clients import new_connections
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 _LARGE_FOOTER = 1 << 20
 #: Bytes that tell which other format a file has.
 HEAD_BYTES = 64 * 1024
-#: Bytes of a footer that are a piece of work (`off_loop`): it is walked, and little of it is made into objects.
-_PIECE = 4096
 
 
 class IncompleteFileWarning(UserWarning):
@@ -101,9 +99,9 @@ async def _read_contents(
 ) -> tuple[ObjectTail, Contents]:
     """As `read_tail_and_contents`, once; `read` is given all bytes that were."""
     tail, found = await _read_footer(store, key, tail_bytes, counters, read)
-    contents = await off_loop(found.length // _PIECE, Contents.of, found)
+    contents = await off_loop(found.length // PIECE_BYTES, Contents.of, found)
     vouched = not verify or contents.verified
-    if not vouched and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
+    if not vouched and await off_loop(found.length // PIECE_BYTES, lambda: contents.unvouched):
         raise FormatError(
             "the record of the footer is damaged: nothing vouches for the footer",
             where=Where(offset=found.start),
@@ -120,7 +118,7 @@ async def _read_footer(
     counters.bytes += len(tail.data)
     read.append(tail.data)
     data, offset = memoryview(tail.data), tail.offset
-    found = await off_loop(len(data) // _PIECE, read_footer, data, offset)
+    found = await off_loop(len(data) // PIECE_BYTES, read_footer, data, offset)
     if isinstance(found, NeedBytes):
         # To join a large footer takes longer than to read the end of it once more.
         again = offset - found.start > max(_LARGE_FOOTER, 8 * len(data))
@@ -130,7 +128,7 @@ async def _read_footer(
         counters.bytes += len(missing)
         read.append(missing)
         whole = missing if again else b"".join([missing, data])
-        found = await off_loop(len(whole) // _PIECE, read_footer, memoryview(whole), found.start)
+        found = await off_loop(len(whole) // PIECE_BYTES, read_footer, memoryview(whole), found.start)
         if isinstance(found, NeedBytes):
             raise FormatError("the footer does not say where it begins")
     return tail, found

@@ -124,7 +124,6 @@ class DamagedObject:
     _windows: _Windows = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is read yet."""
         self._windows = _Windows(self.info.size)
 
     @property
@@ -285,13 +284,11 @@ class DamagedObject:
         )  # fmt: skip
 
     async def __aenter__(self) -> Self:
-        """The source itself."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Let go of the store."""
         if self.owns_store:
             await self.store.close()
 

@@ -15,12 +15,7 @@ _FILE_ID = re.compile("[0-9a-fA-F]{32}")
 
 @dataclass(frozen=True, slots=True)
 class RecoverOptions:
-    """How files are recovered: what `recover` takes, and what a recovery of many files needs besides.
-
-    Attributes:
-        only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
-        make_folder: Make the folder of the output where there is none.
-    """
+    """How files are recovered: what `recover` takes, and what a recovery of many files needs besides."""
 
     on_damage: str = "drop"
     schema: object | None = None
@@ -30,8 +25,8 @@ class RecoverOptions:
     file_id: str | None = None
     verify: bool = False
     overwrite: bool = False
-    only_damaged: bool = False
-    make_folder: bool = False
+    only_damaged: bool = False  # Write nothing where nothing is wrong: the report is "sound" then, and names no output
+    make_folder: bool = False  # Make the folder of the output where there is none
     keys: KeysArgument | None = field(default=None, repr=False)
     aad_prefix: bytes | None = field(default=None, repr=False)
 

@@ -217,10 +217,7 @@ async def commit_rewrite(
     folder: str,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Replace files of a table (keys) by others that hold the same rows; again with the same id it does nothing.
-
-    Without files to remove this commits files that no sink has numbered.
-    """
+    """Replace files of a table (keys) by others that hold the same rows; again with the same id it does nothing."""
     table = settings.connect(location_of(store, folder), storage_options)
     files = await read_footers(store, added)
     locations = [location_of(store, key) for key in removed]

@@ -86,7 +86,6 @@ class ConnectedDelta:
     """A Delta table, and the version of it that was looked at."""
 
     def __init__(self, settings: DeltaTable, root: str, options: dict[str, str]) -> None:
-        """Connect when it is first asked."""
         self.name = f"Delta table {root}"
         self._settings = settings
         self._root = root

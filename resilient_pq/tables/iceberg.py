@@ -123,7 +123,6 @@ class ConnectedTable:
     """An Iceberg table, and the version of it that was looked at."""
 
     def __init__(self, settings: IcebergTable, folder: str, storage_options: Mapping[str, Any]) -> None:
-        """Connect when it is first asked."""
         self.name = f"Iceberg table {settings.name}"
         self._settings = settings
         self._known = folder, storage_options

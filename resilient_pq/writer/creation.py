@@ -18,6 +18,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
+from resilient_pq.io.cancellation import in_loop
 from resilient_pq.io.resolve import Opening, is_local, reach
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_writer import Resumed, Writer
@@ -144,6 +145,7 @@ async def _with_keys(options: EncoderOptions, place: tuple[WriteStore, str], sin
     if not isinstance(options.encryption, EncryptionOfEach):
         return options
     try:
+        await in_loop()  # a KMS may take long, and several keys are asked for at once
         return replace(options, encryption=await options.encryption.for_file(place))
     except BaseException:
         await sink.abort()

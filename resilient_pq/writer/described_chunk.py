@@ -48,21 +48,26 @@ class Described:
         ]
         return compact_protocol.encode(ColumnChunk(meta_data=self._metadata))
 
+    def shown_chunk(self, *pairs: tuple[str, str]) -> bytes:
+        """Its ColumnChunk for a footer in the clear."""
+        return self.column_chunk(*pairs)
+
     def copies(self) -> bytes:
         """Its ChunkCopies."""
+        return compact_protocol.encode(self._copies())
+
+    def _copies(self) -> ChunkCopies:
         chunk = self._chunk
         body, sums = chunk.dictionary_body, chunk.page_sums
         hashes = sums.values if sums is not None and sums.are_hashes else None
-        return compact_protocol.encode(
-            ChunkCopies(
-                offset_index=chunk.offset_index,
-                page_headers=chunk.headers,
-                crc32=signed(chunk.crc),
-                dictionary_page=chunk.dictionary_page,
-                dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
-                header_crcs=chunk.header_crcs,
-                page_hashes=None if hashes is None else [signed(value, 64) for value in hashes],
-            )
+        return ChunkCopies(
+            offset_index=chunk.offset_index,
+            page_headers=chunk.headers,
+            crc32=signed(chunk.crc),
+            dictionary_page=chunk.dictionary_page,
+            dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
+            header_crcs=chunk.header_crcs,
+            page_hashes=None if hashes is None else [signed(value, 64) for value in hashes],
         )
 
     def column_index(self) -> bytes | None:

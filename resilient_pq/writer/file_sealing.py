@@ -6,24 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from resilient_pq.checksum import crc32, signed
+from resilient_pq.checksum import crc32
 from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.keys import FOOTER
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.annotations import Empty
-from resilient_pq.format.crypto.file_cipher import AES_GCM, FileAlgorithm
-from resilient_pq.format.crypto.modules import (
-    GCM_OVERHEAD,
-    NONCE_SIZE,
-    KeyCipher,
-    ModulePlace,
-    ModuleType,
-    RandomBytes,
-    record_aad,
-)
+from resilient_pq.format.crypto.file_cipher import AES_GCM, FileAlgorithm, FileCipher
+from resilient_pq.format.crypto.modules import GCM_OVERHEAD, KeyCipher, ModuleType, RandomBytes, record_aad
 from resilient_pq.format.crypto.sealed_chunk import ChunkSealer, EncryptedChunk
-from resilient_pq.format.crypto.sealed_footer import FileCryptoMetaData, SealedFooter
+from resilient_pq.format.crypto.sealed_footer import SealedFooter, sealed_frame
 from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -36,7 +28,6 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
-    MAX_DICTIONARY_COPY,
     SPAN_SIZE,
     BytesBehind,
     ChunkCopies,
@@ -59,7 +50,7 @@ def shown_metadata(metadata: ColumnMetaData) -> ColumnMetaData:
     return replace(metadata, **left_out)
 
 
-class DescribedSealed:
+class DescribedSealed(Described):
     """A chunk that is encrypted, with the footer key or with a key of its own."""
 
     def __init__(
@@ -105,20 +96,11 @@ class DescribedSealed:
             ColumnChunk(meta_data=metadata, crypto_metadata=crypto, encrypted_column_metadata=sealed)
         )
 
-    def copies(self) -> bytes:
-        """Its ChunkCopies."""
-        chunk, body = self._chunk, self._chunk.dictionary_body
-        return compact_protocol.encode(
-            ChunkCopies(
-                offset_index=chunk.offset_index if self._own_key is None else None,
-                page_headers=chunk.headers,
-                crc32=signed(chunk.crc),
-                dictionary_page=chunk.dictionary_page,
-                dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
-                header_crcs=chunk.header_crcs,
-                sealed_offset_index=None if self._own_key is None else self._offset_index,
-            )
-        )
+    def _copies(self) -> ChunkCopies:
+        copies = super()._copies()
+        if self._own_key is not None:
+            copies.offset_index, copies.sealed_offset_index = None, self._offset_index
+        return copies
 
     def column_index(self) -> bytes | None:
         """Its ColumnIndex as a module; None where it has none."""
@@ -145,18 +127,17 @@ class FileSealing:
         self.shows_counts = self._in_clear = encryption.plaintext_footer
         self.magic = footer.MAGIC if self._in_clear else footer.ENCRYPTED_MAGIC
         self._random_bytes = random_bytes
-        tagged, prefix = encryption.algorithm == AES_GCM, encryption.aad_prefix
-        stored = prefix if encryption.store_aad_prefix else None
-        self._algorithm = FileAlgorithm(tagged, file_unique, stored or None, not encryption.store_aad_prefix)
-        self._file_aad = (prefix or b"") + file_unique
-        self._footer = KeyCipher(encryption.footer_key, tagged_pages=tagged)
+        tagged, stored = encryption.algorithm == AES_GCM, encryption.store_aad_prefix
+        prefix = encryption.aad_prefix or None
+        algorithm = FileAlgorithm(tagged, file_unique, prefix if stored else None, not stored)
+        self._cipher = FileCipher.of(algorithm, encryption.footer_key, prefix)
         named = encryption.footer_key_metadata
         self._footer_key_metadata = FOOTER.encode() if named is None else named
         encryption.check_names(schema)
         names = [encryption.name_of(leaf) for leaf in schema.leaves]
         ciphers = {name: KeyCipher(key, tagged_pages=tagged) for name, key in encryption.column_keys.items()}
         plain = dict.fromkeys(encryption.plaintext_columns)
-        self._ciphers = [{**ciphers, **plain}.get(name or "", self._footer) for name in names]
+        self._ciphers = [{**ciphers, **plain}.get(name or "", self._cipher.footer) for name in names]
         said = {name: name.encode() for name in ciphers} | dict(encryption.column_key_metadata)
         self._own_keys = [
             EncryptionWithColumnKey([*leaf.path], said[name]) if name in said else None
@@ -167,7 +148,7 @@ class FileSealing:
         cipher = self._ciphers[column]
         if cipher is None:
             return None
-        return ChunkSealer(cipher, self._file_aad, self._random_bytes, row_group, column)
+        return ChunkSealer(cipher, self._cipher.file_aad, self._random_bytes, row_group, column)
 
     def chunk(self, chunk: EncodedChunk, row_group: int, column: int) -> EncodedChunk:
         """A chunk as it is stored; called in the threads that encode."""
@@ -184,9 +165,7 @@ class FileSealing:
         """The payload of the record of a row group, which has this number."""
         return self._record(RecordKind.ROW_GROUP, number, payload)
 
-    def described(
-        self, chunk: EncodedChunk, filter_offset: int, row_group: int, column: int
-    ) -> Described | DescribedSealed:
+    def described(self, chunk: EncodedChunk, filter_offset: int, row_group: int, column: int) -> Described:
         """What footers and records say of a chunk in its place."""
         sealer = self._sealer(row_group, column)
         if sealer is None:
@@ -194,17 +173,16 @@ class FileSealing:
         return DescribedSealed(chunk, filter_offset, sealer, self._own_keys[column])
 
     def in_footer(
-        self, described: Sequence[Described | DescribedSealed], columns: Sequence[bytes], record: tuple[str, str]
+        self, described: Sequence[Described], columns: Sequence[bytes], record: tuple[str, str]
     ) -> list[bytes]:
         """The ColumnChunks of a record as they stand in a footer, where the first one has the key of the record."""
         if not self._in_clear:
             return [*(chunk.column_chunk(record) for chunk in described[:1]), *columns[1:]]
-        shown = [each.shown_chunk if isinstance(each, DescribedSealed) else each.column_chunk for each in described]
-        return [*(chunk(record) for chunk in shown[:1]), *(chunk() for chunk in shown[1:])]
+        return [chunk.shown_chunk(*[] if i else [record]) for i, chunk in enumerate(described)]
 
     def goes_on(self, sealed: SealedFooter) -> bool:
         """Whether a file with this footer is encrypted in the same way."""
-        return self._algorithm == sealed.algorithm and self._in_clear == (sealed.module is None)
+        return self._cipher.algorithm == sealed.algorithm and self._in_clear == (sealed.module is None)
 
     def placed(
         self, row_group: RowGroup, chunks: Sequence[EncodedChunk], ordinal: int, record: tuple[str, str]
@@ -217,15 +195,13 @@ class FileSealing:
 
     def footer(self, metadata: dict[str, Any]) -> bytes:
         """A footer of what `footer.serialize` takes, its length and the magic behind it."""
-        cipher, aad = self._footer, ModulePlace(ModuleType.FOOTER).aad(self._file_aad)
-        algorithm, named = self._algorithm.stored, self._footer_key_metadata
+        named = self._footer_key_metadata
         if self._in_clear:
+            algorithm = self._cipher.algorithm.stored
             metadata |= {"encryption_algorithm": algorithm, "footer_signing_key_metadata": named}
-            serialized = footer.serialize(**metadata)
-            return footer.frame(serialized + cipher.signature(serialized, self._random_bytes(NONCE_SIZE), aad))
-        sealed = cipher.seal(footer.serialize(**metadata), ModuleType.FOOTER, aad, self._random_bytes)
-        return footer.frame(compact_protocol.encode(FileCryptoMetaData(algorithm, named)) + sealed, self.magic)
+        serialized = footer.serialize(**metadata)
+        return sealed_frame(serialized, self._cipher, named, self._random_bytes, in_clear=self._in_clear)
 
     def _record(self, kind: RecordKind, number: int, payload: bytes) -> bytes:
-        aad = record_aad(self._file_aad, kind, number)
-        return bytes(self._footer.seal(payload, ModuleType.RECORD + kind, aad, self._random_bytes))
+        aad = record_aad(self._cipher.file_aad, kind, number)
+        return bytes(self._cipher.footer.seal(payload, ModuleType.RECORD + kind, aad, self._random_bytes))

@@ -137,7 +137,7 @@ _DEFAULTS: Final = WriteOptions()
 class EncoderOptions:
     """The keyword arguments of `create` and of its like that say how files are written, checked.
 
-    The texts of the attributes are those of the arguments: `shows_options` puts them into the docstrings.
+    The texts of the attributes are those of the arguments: `takes_options` puts them into the docstrings.
 
     Attributes:
         compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none"; or a dict of these by column, where the

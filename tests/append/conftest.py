@@ -73,19 +73,13 @@ def original(originals: dict[str, bytes], tmp_path: Path) -> Callable[[str], Pat
 
 
 class DyingStore(MemoryStore):
-    """A store that one process loses at a request: neither that nor any later one of it is answered.
-
-    Attributes:
-        requests: The requests that were made.
-        dies_at: The number of the first request that is not answered; None for none.
-        carries_out: Whether it is carried out all the same.
-    """
+    """A store that one process loses at a request: neither that nor any later one of it is answered."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.requests: list[str] = []
-        self.dies_at: int | None = None
-        self.carries_out = False
+        self.requests: list[str] = []  # The requests that were made
+        self.dies_at: int | None = None  # The number of the first request that is not answered; None for none
+        self.carries_out = False  # Whether it is carried out all the same
 
     @classmethod
     def watch(cls, name: str) -> None:

@@ -14,7 +14,9 @@ import pytest
 from sampled import either
 
 import resilient_pq as rpq
+from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 
 SMALL = {"row_group_rows": 20, "checkpoint_every": 1, "checkpoint_overhead": 9.0}
 
@@ -85,6 +87,33 @@ async def test_a_changed_byte(kind: str, count: int, rows_of: Any) -> None:
         assert report is not None and table.num_rows >= 100, at
         if report.outcome in ("sound", "recovered"):
             assert table.equals(rows_of(0, 120)) or (kind == "theirs" and not report.findings), at
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+@pytest.mark.parametrize("step", either([211], [1]))
+async def test_cut_inside_the_first_checkpoint(kind: str, step: int, rows_of: Any) -> None:
+    """The old footer is whole before it, and is not the end: nobody knows how many rows followed."""
+    base, data = await appended(kind, rows_of)
+    first = data.index(b"PAR1", base + 100) + 4
+    for cut in {base + 1, base + 95, base + 97, first - 9, first - 8, first - 1, *range(base + 8, first, step)}:
+        report, table = await recovered(data[:cut])
+        assert table is not None and table.equals(rows_of(0, 60)), cut
+        assert report is not None and (report.outcome, report.kept.rows_lost) == ("partial", None), cut
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+async def test_records_behind_damaged_checkpoints(kind: str, rows_of: Any) -> None:
+    """The rows of the old footer, and those of the records behind it up to the cut in the last one."""
+    base, data = await appended(kind, rows_of)
+    hurt = bytearray(data)
+    records = [record for at, record in sorted(scan_headers(data, 0)) if at >= base]
+    for record in records:
+        if record.kind == RecordKind.CHECKPOINT:
+            hurt[record.payload_offset + 200] ^= 1
+    last = max(record.offset for record in records if record.kind == RecordKind.ROW_GROUP)
+    report, table = await recovered(bytes(hurt[: last + 100]))
+    assert table is not None and table.equals(rows_of(0, table.num_rows)) and table.num_rows >= 100
+    assert report is not None and (report.outcome, report.kept.rows_lost) == ("partial", None)
 
 
 @pytest.mark.parametrize("at", either([0, 3], range(20)))

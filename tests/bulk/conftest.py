@@ -54,21 +54,13 @@ def flipped(data: bytes, at: int) -> bytes:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of being damaged.
+    """A way of being damaged."""
 
-    Attributes:
-        data: A file that is.
-        check: What a check says of it.
-        recover: What a recovery says of it.
-        num_rows: How many rows can be kept.
-        needs_schema: Whether only another file tells its columns.
-    """
-
-    data: bytes = field(repr=False)
-    check: str
-    recover: str
-    num_rows: int
-    needs_schema: bool = False
+    data: bytes = field(repr=False)  # A file that is
+    check: str  # What a check says of it
+    recover: str  # What a recovery says of it
+    num_rows: int  # How many rows can be kept
+    needs_schema: bool = False  # Whether only another file tells its columns
 
 
 @dataclass(frozen=True)

@@ -19,33 +19,6 @@ from resilient_pq.format import kernels
 VERB_NAMES = list(VERBS)
 
 
-def test_verbs_are_those_of_the_design() -> None:
-    uploads = ["uploads list", "uploads complete", "uploads show", "uploads abort"]
-    assert [
-        "write",
-        "resume",
-        "convert",
-        "cat",
-        "head",
-        "tail",
-        "schema",
-        "count",
-        "stats",
-        "diff",
-        "inspect",
-        "check",
-        "recover",
-        "seal",
-        "protect",
-        "repair",
-        "scrub",
-        "compact",
-        "metadata",
-        *uploads,
-        "demo",
-    ] == VERB_NAMES
-
-
 def test_version(rpq_process: Callable[..., Any]) -> None:
     ended = rpq_process("--version")
     assert (ended.code, ended.out, ended.err) == (

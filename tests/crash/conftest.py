@@ -187,15 +187,10 @@ def known() -> Callable[[bytes, pa.Table], ResilientFile]:
 
 @dataclass(frozen=True)
 class Killed:
-    """What the program in killed_writer.py had said when it was killed.
+    """What the program in killed_writer.py had said when it was killed."""
 
-    Attributes:
-        lines: On its output.
-        logged: Rows before the newest checkpoint in the log of its writer.
-    """
-
-    lines: list[list[str]]
-    logged: int
+    lines: list[list[str]]  # On its output
+    logged: int  # Rows before the newest checkpoint in the log of its writer
 
     def rows(self, word: str, *states: str) -> int:
         """The largest number it said after a word, in one of the states where there are any."""

@@ -31,26 +31,16 @@ def _module() -> Any:
 
 
 class Runs:
-    """Runs the program until it is killed, again from what it said last, and in the end until it is done.
-
-    Attributes:
-        state: What it said last behind ``checkpoint``.
-        num_promised: How often it was killed with rows promised that were stored by no run before.
-    """
+    """Runs the program until it is killed, again from what it said last, and in the end until it is done."""
 
     def __init__(self, url: str, storage_options: Any, *, num_rows: int, size: int, errors: Path) -> None:
         self.arguments = [url, json.dumps(storage_options)]
         self.num_rows, self.size, self.errors = num_rows, size, errors
-        self.state: dict[str, Any] = {}
-        self.num_promised = 0
+        self.state: dict[str, Any] = {}  # What it said last behind ``checkpoint``
+        self.num_promised = 0  # How often it was killed with rows promised that were stored by no run before
 
     def run(self, seed: int, *, kill_after: int | None) -> bool:
-        """Whether it came to its end before it was killed.
-
-        Args:
-            seed: Of what it does.
-            kill_after: Lines that it may say; None for all.
-        """
+        """Whether it came to its end before it was killed."""
         more = [json.dumps(self.state), self.num_rows, self.size, seed]
         process = subprocess.Popen(
             [sys.executable, str(SCRIPT), *self.arguments, *map(str, more)],

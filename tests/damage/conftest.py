@@ -33,20 +33,13 @@ NOT_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)
 
 @dataclass(frozen=True)
 class Whole:
-    """A file before anything happened to it.
+    """A file before anything happened to it."""
 
-    Attributes:
-        data: Its bytes.
-        table: Its rows, by pyarrow.
-        row_groups: The bytes of the column chunks of each row group, by pyarrow.
-        resilient: Whether every byte is covered by a checksum.
-    """
-
-    data: bytes
-    table: pa.Table
-    row_groups: tuple[tuple[range, ...], ...]
+    data: bytes  # Its bytes
+    table: pa.Table  # Its rows, by pyarrow
+    row_groups: tuple[tuple[range, ...], ...]  # The bytes of the column chunks of each row group, by pyarrow
     num_rows: tuple[int, ...]
-    resilient: bool = True
+    resilient: bool = True  # Whether every byte is covered by a checksum
 
     def row_groups_with(self, *offsets: int) -> set[int]:
         """The row groups whose column chunks have one of these bytes."""
@@ -160,19 +153,12 @@ def quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a damaged file.
+    """What came of a damaged file."""
 
-    Attributes:
-        read: The table, or the error that reading raised.
-        check: The report, or the error that the check raised.
-        recovery: The report, or the error that the recovery raised.
-        output: The bytes that the recovery wrote.
-    """
-
-    read: pa.Table | rpq.ResilientPQError
-    check: rpq.Report | rpq.ResilientPQError
-    recovery: rpq.Report | rpq.ResilientPQError
-    output: bytes | None
+    read: pa.Table | rpq.ResilientPQError  # The table, or the error that reading raised
+    check: rpq.Report | rpq.ResilientPQError  # The report, or the error that the check raised
+    recovery: rpq.Report | rpq.ResilientPQError  # The report, or the error that the recovery raised
+    output: bytes | None  # The bytes that the recovery wrote
 
 
 async def run(data: bytes) -> Outcome:
@@ -235,14 +221,7 @@ def uncovered(report: rpq.Report | rpq.ResilientPQError, changed: Collection[int
 async def examine(
     whole: Whole, data: bytes, *, changed: Collection[int] = (), may_lose: Collection[int] = ()
 ) -> Outcome:
-    """Do everything with a damaged file, and hold it against P4 and P6.
-
-    Args:
-        whole: The file before.
-        data: The file now.
-        changed: Offsets of bytes that a finding must cover.
-        may_lose: The row groups that may be missing in the output.
-    """
+    """Do everything with a damaged file, and hold it against P4 and P6."""
     outcome = await run(data)
     if isinstance(outcome.read, pa.Table):
         assert outcome.read.equals(whole.table), "silently different values"

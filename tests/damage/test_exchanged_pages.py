@@ -43,19 +43,12 @@ TABLE = pa.table(
 
 @dataclass(frozen=True, repr=False)
 class Sample:
-    """A file.
+    """A file."""
 
-    Attributes:
-        data: Its bytes.
-        pages: Where the data pages of a column lie, over both row groups.
-        records: Where the records of the row groups begin.
-        indexes: Where the offset indexes of a column begin.
-    """
-
-    data: bytes
-    pages: Mapping[str, Sequence[range]]
-    records: Sequence[int]
-    indexes: Mapping[str, Sequence[int]]
+    data: bytes  # Its bytes
+    pages: Mapping[str, Sequence[range]]  # Where the data pages of a column lie, over both row groups
+    records: Sequence[int]  # Where the records of the row groups begin
+    indexes: Mapping[str, Sequence[int]]  # Where the offset indexes of a column begin
 
     def __repr__(self) -> str:
         return "Sample"

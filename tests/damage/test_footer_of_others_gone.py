@@ -70,19 +70,14 @@ WRITERS = (
 
 @dataclass(frozen=True)
 class Foreign:
-    """A file of another writer, whole, and a sibling of it with other rows.
-
-    Attributes:
-        ends: Rows up to the end of each row group, by the offset where it ends.
-        footer: Where its metadata begin.
-    """
+    """A file of another writer, whole, and a sibling of it with other rows."""
 
     name: str
     data: bytes
     table: pa.Table
     sibling: bytes
-    ends: dict[int, int]
-    footer: int
+    ends: dict[int, int]  # Rows up to the end of each row group, by the offset where it ends
+    footer: int  # Where its metadata begin
 
     def rows_before(self, cut: int) -> int:
         """Rows of the row groups that are whole when the file is cut there."""

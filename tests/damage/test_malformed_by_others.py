@@ -103,14 +103,7 @@ async def test_more_values_than_the_data_have(outcome_of: Any) -> None:
 
 
 def pairs(first: int, second: int, *, counted: bool, **options: Any) -> bytes:
-    """A required struct with other counts of values in its fields than the 2 rows that the footer says.
-
-    Args:
-        first: Values of its first field.
-        second: Of its second.
-        counted: Whether the footer counts them, too; otherwise it has 2 values of each.
-        options: Of the writer.
-    """
+    """A required struct with other counts of values in its fields than the 2 rows that the footer says."""
     kind = pa.struct([pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False)])
     schema = pa.schema([pa.field("p", kind, False)])
     made, footer = bytearray(b"PAR1"), None

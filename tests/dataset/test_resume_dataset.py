@@ -28,19 +28,13 @@ from resilient_pq.units import MiB
 
 
 class Mortal(MemoryStore):
-    """A store in memory that stores parts as S3 does, and whose client dies at one of its requests.
-
-    Attributes:
-        lives: Requests that are answered until then; None for any number.
-        after: Whether the last one is still carried out, its answer lost.
-        num_requests: Those that changed something so far.
-    """
+    """A store in memory that stores parts as S3 does, and whose client dies at one of its requests."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lives: int | None = None
-        self.after = False
-        self.num_requests = self.num_deleted = 0
+        self.lives: int | None = None  # Requests that are answered until then; None for any number
+        self.after = False  # Whether the last one is still carried out, its answer lost
+        self.num_requests = self.num_deleted = 0  # Those that changed something so far
 
     async def _request(self, request: Any) -> Any:
         if self.lives == 0:
@@ -87,15 +81,10 @@ class Mortal(MemoryStore):
 
 @dataclass(frozen=True)
 class Step:
-    """A batch of a stream, or a checkpoint.
+    """A batch of a stream, or a checkpoint."""
 
-    Attributes:
-        partitions: Of each row, its partition.
-        checkpoint: Whether one is asked for behind the rows.
-    """
-
-    partitions: Sequence[int]
-    checkpoint: bool
+    partitions: Sequence[int]  # Of each row, its partition
+    checkpoint: bool  # Whether one is asked for behind the rows
 
 
 SCHEMA = pa.schema([("n", pa.int64()), ("p", pa.int64()), ("noise", pa.binary())])

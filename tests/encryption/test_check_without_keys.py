@@ -98,3 +98,13 @@ async def test_a_file_cut_anywhere_is_cut_at_its_newest_whole_checkpoint(
         assert any("with all keys" in note for note in report.notes)
     async with rpq.open(saved, keys={"footer": FOOTER_KEY, "word": SECRET_KEY}, require_complete=False) as file:
         assert pa.table(await file.read()).equals(rows_of(200))
+
+
+async def test_a_record_of_zero_bytes_is_not_taken_for_the_zeros_before_a_footer(sealed: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    for _, header in scan_headers(sealed, 0):
+        if header.kind != RecordKind.FINAL:
+            path.write_bytes(sealed[: header.offset] + bytes(header.end - header.offset) + sealed[header.end :])
+            report = await rpq.check(path)
+            assert report.outcome == "damaged", header
+            assert any(found.start <= header.offset < found.end for found in report.findings), header

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import resilient_pq as rpq
 from resilient_pq.encryption.decrypted_store import DecryptedStore
 from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.encryption.plain_regions import SealedIndex
+from resilient_pq.io import ObjectInfo
 from resilient_pq.io.memory_store import MemoryStore
 
 KEY = bytes(range(32))
@@ -49,3 +51,31 @@ async def test_rows_are_read_around_a_damaged_index(rows: pa.Table) -> None:
         view = await DecryptedStore.open(store, "a", DecryptionKeys.of(KEY), tail_bytes=64)
         with pytest.raises(rpq.ChecksumError, match="index CRC32 does not match"):
             await view.read_range("a", index.start, index.start + 1, pin=await view.head("a"))
+
+
+class WaitingStore(MemoryStore):
+    """Lets other tasks run before each read, as a store does that is far away."""
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes:
+        await asyncio.sleep(0)
+        return await super().read_range(key, start, end, pin=pin)
+
+
+async def test_a_damaged_index_is_an_error_while_the_tail_is_read_without_it(rows: pa.Table) -> None:
+    data = bytearray(await written(rows))
+    index = (await indexes_of(bytes(data)))[-1]
+    data[index.end - 1] ^= 4
+    store = WaitingStore()
+    await store.put("a", bytes(data))
+    view = await DecryptedStore.open(store, "a", DecryptionKeys.of(KEY), tail_bytes=64)
+    pin = await view.head("a")
+
+    async def read_later(turns: int) -> bytes:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return bytes(await view.read_range("a", index.start, index.end, pin=pin))
+
+    tail = asyncio.create_task(view.read_tail("a", 1 << 20))
+    found = await asyncio.gather(*map(read_later, range(20)), return_exceptions=True)
+    assert (await tail).offset < index.end
+    assert [type(each) for each in found] == [rpq.ChecksumError] * 20

@@ -34,7 +34,9 @@ from resilient_pq.errors import (
     NotFoundError,
     OptionError,
 )
+from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io import LocalStore
+from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 
 COLUMNS = {"kc1": ["ssn"], "kc2": ["name", "address.street"]}
 PLACES = ("ssn", "name", "address.street")
@@ -125,6 +127,25 @@ class TestFiles:
         async with rpq.open(path, keys=tools) as file:
             assert (await file.read()).to_pylist() == [{"x": 2}]
 
+    @pytest.mark.parametrize("kms", [InMemoryKms, WaitingKms])
+    async def test_local_files_are_written_in_one_call_and_by_callers_that_block(
+        self, kms: Callable[[], Any], tmp_path: Path
+    ) -> None:
+        tools = KeyTools(kms())
+        given: Any = {"encryption": tools.encryption("kf")}
+
+        def write_with_block() -> None:
+            with rpq.sync.create(tmp_path / "a", **given) as writer:
+                writer.write({"x": [1]})
+
+        await rpq.write(tmp_path / "b", {"x": [1]}, **given)
+        rpq.sync.write(tmp_path / "c", {"x": [1]}, **given)
+        await asyncio.to_thread(rpq.sync.write, tmp_path / "d", {"x": [1]}, **given)
+        await asyncio.to_thread(write_with_block)
+        for path in tmp_path.iterdir():
+            assert (await rpq.read(path, keys=tools)).to_pylist() == [{"x": 1}]
+            assert (await asyncio.to_thread(rpq.sync.read, path, keys=tools)).to_pylist() == [{"x": 1}]
+
     async def test_a_kms_that_refuses_begins_no_file(self, tmp_path: Path) -> None:
         kms = InMemoryKms()
         kms.refused = {"kf"}
@@ -188,6 +209,20 @@ class TestFiles:
         assert os.listdir(saved.parent) == ["saved.parquet"]
         async with rpq.open(saved, keys=KeyTools(kms), require_complete=False) as file:
             assert (await file.read()).to_pylist() == [{"ssn": 1}, {"ssn": 2}]
+
+    @pytest.mark.parametrize(("columns", "rows"), [(None, [{"x": 1, "ssn": 2}]), ({"kc1": ["ssn"]}, [{"x": 1}])])
+    async def test_rows_come_back_before_any_record_names_their_row_group(
+        self, tmp_path: Path, columns: Any, rows: list[dict[str, int]]
+    ) -> None:
+        """No key metadata are known then but those of the footer: the tags tell what it opens."""
+        path, kms = tmp_path / "a.parquet", InMemoryKms()
+        await rpq.write(path, {"x": [1], "ssn": [2]}, encryption=KeyTools(kms).encryption("kf", columns))
+        data, saved = path.read_bytes(), tmp_path / "saved.parquet"
+        end = next(at for at, header in scan_headers(data, 0) if header.kind == RecordKind.ROW_GROUP)
+        path.write_bytes(data[:end])
+        await rpq.recover(path, saved, keys=KeyTools(kms), on_damage="null")
+        async with rpq.open(saved, keys=KeyTools(kms), require_complete=False) as file:
+            assert (await file.read(columns=list(rows[0]))).to_pylist() == rows
 
     async def test_a_refused_key_resumes_nothing(self, tmp_path: Path) -> None:
         path, kms = tmp_path / "a.parquet", InMemoryKms()

@@ -22,8 +22,11 @@ def shows_a_key(text: str) -> bool:
     return any(shown in text for key in ALL for shown in (key.decode(), key.hex()))
 
 
-async def test_bytes_are_the_key_of_the_footer_alone() -> None:
-    keys = DecryptionKeys.of(FOOTER_KEY)
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda key: memoryview(key).cast("H")])
+async def test_bytes_are_the_key_of_the_footer_alone(kind: Any) -> None:
+    keys = DecryptionKeys.of(kind(FOOTER_KEY))
+    assert rpq.Encryption(kind(FOOTER_KEY), {"ssn": kind(SSN_KEY)}).algorithm == "AES_GCM_V1"
+    assert await DecryptionKeys.of({"ssn": kind(SSN_KEY)}).key_of(None, "ssn") == SSN_KEY
     assert await keys.key_of(b"anything", None) == FOOTER_KEY
     assert await keys.key_of(None, None) == FOOTER_KEY
     assert await keys.key_of(b"kc1", "ssn") is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import make_dataclass
+from importlib.util import find_spec, module_from_spec
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +19,7 @@ from resilient_pq.checksum import unsigned
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType, Type
 from resilient_pq.format.levels import slice_rows
+from resilient_pq.format.pages import chunk_options
 from resilient_pq.format.pages.chunk_encoder import ChunkOptions, EncodedChunk, encode_chunk
 from resilient_pq.format.pages.page import Page, check_crc, pages_of
 from resilient_pq.format.physical_values import ByteArrays, LeafData
@@ -289,3 +292,15 @@ def test_strings_whose_offsets_do_not_begin_at_zero(leaf_of: Make, encode: Make,
         options = {"dictionary_bytes": dictionary_bytes, "page_rows": 2}
         chunk = encode(leaf, LeafData(3, None, None, values), **options)
         assert rows_of(decoded(leaf, chunk, num_rows=3)) == [b"ab", b"", b"cccc"]
+
+
+def test_an_option_that_compiled_chunks_do_not_know_is_left_to_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that is added to `ChunkOptions` is not ignored in small chunks."""
+    more = make_dataclass("ChunkOptions", [("extra", bool, True)], bases=(ChunkOptions,), frozen=True)
+    monkeypatch.setattr(chunk_options, "ChunkOptions", more)
+    specification = find_spec("resilient_pq.format.pages.flat_chunk")
+    assert specification is not None and specification.loader is not None
+    flat_chunk = module_from_spec(specification)
+    specification.loader.exec_module(flat_chunk)
+    assert flat_chunk.has_common_options(more())
+    assert not flat_chunk.has_common_options(more(extra=False))

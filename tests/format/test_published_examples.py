@@ -26,15 +26,11 @@ Entries = list[tuple[Any, int, int]]
 
 @dataclass(frozen=True)
 class Example:
-    """A schema, records, and for each leaf its entries as published: value, repetition and definition level.
-
-    Attributes:
-        complete: The records as they are read: nothing left out.
-    """
+    """A schema, records, and for each leaf its entries as published: value, repetition and definition level."""
 
     schema: str
     records: list[dict[str, Any]]
-    complete: list[dict[str, Any]]
+    complete: list[dict[str, Any]]  # The records as they are read: nothing left out
     columns: dict[str, Entries]
 
 

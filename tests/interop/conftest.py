@@ -201,20 +201,15 @@ def _float_bits(array: pa.ChunkedArray | pa.Array) -> list[bytes | None]:
 
 @dataclass(frozen=True)
 class Peer:
-    """A library that reads Parquet.
+    """A library that reads Parquet."""
 
-    Attributes:
-        name: Its name.
-        read: A file's columns as lists that compare with `plain_values`, given a path and names.
-        without: Columns of `every_type` that it does not read, each with the reason.
-        nested_pages_v2: Whether it reads data pages v2 of nested columns, and several of them in a chunk.
-        instead: Columns that it reads as something else: what it gives for our values, and why that is so.
-    """
-
-    name: str
+    name: str  # Its name
+    # A file's columns as lists that compare with `plain_values`, given a path and names
     read: Callable[[Path, Sequence[str]], dict[str, list[Any]]]
+    # Columns of `every_type` that it does not read, each with the reason
     without: dict[str, str] = field(default_factory=dict)
-    nested_pages_v2: bool = True
+    nested_pages_v2: bool = True  # Whether it reads data pages v2 of nested columns, and several of them in a chunk
+    # Columns that it reads as something else: what it gives for our values, and why that is so
     instead: dict[str, tuple[Callable[[pa.ChunkedArray], list[Any]], str]] = field(default_factory=dict)
 
     def can_read(self, names: Sequence[str]) -> list[str]:

@@ -90,17 +90,12 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Requests:
-    """Requests whose answers come when the script says, and what became of them.
-
-    Attributes:
-        script: Of each request, after how many seconds which answer comes: a name, or an error.
-        ended: Those that were cancelled, and the answers that were dropped.
-    """
+    """Requests whose answers come when the script says, and what became of them."""
 
     def __init__(self, *script: tuple[float, str | Exception], floor: float | None = 1.0, most: int = 64) -> None:
-        self.script = list(script)
+        self.script = list(script)  # Of each request, after how many seconds which answer comes: a name, or an error
         self.sent: list[float] = []
-        self.ended: list[str] = []
+        self.ended: list[str] = []  # Those that were cancelled, and the answers that were dropped
         self.limiter = RequestLimiter(most)
         self.hedging = Hedging[str](floor, lambda: self.limiter, lambda answer: self.ended.append(f"dropped {answer}"))
 

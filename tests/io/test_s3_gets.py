@@ -73,15 +73,10 @@ def test_signatures_are_those_of_botocore(
 
 
 class Wire:
-    """What aiobotocore sends by, and what is sent; every answer is a part of an object.
+    """What aiobotocore sends by, and what is sent; every answer is a part of an object."""
 
-    Attributes:
-        sent: Every request.
-        statuses: Of the next answers; 206 without.
-    """
-
-    sent: ClassVar[list[Any]] = []
-    statuses: ClassVar[list[int]] = []
+    sent: ClassVar[list[Any]] = []  # Every request
+    statuses: ClassVar[list[int]] = []  # Of the next answers; 206 without
     _sessions: ClassVar[dict[str, Any]] = {}  # s3fs looks whether all are closed
 
     def __init__(self, *_: Any, **__: Any) -> None:

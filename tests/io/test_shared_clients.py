@@ -25,25 +25,17 @@ CREDENTIALS = {"key": "AKIDEXAMPLE", "secret": "wJalrXUtnFEMI-SECRET"}
 
 
 class Server(ThreadingHTTPServer):
-    """Answers ranges of one object, whatever its name, and keeps connections open.
-
-    Attributes:
-        data: The object.
-        connected: Connections so far.
-        connections: Those that are open.
-        keys: The access key of each request.
-        spoils: What makes the bytes that are sent over the first connection wrong.
-    """
+    """Answers ranges of one object, whatever its name, and keeps connections open."""
 
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, data: bytes) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.data = data
-        self.connected = self.connections = 0
-        self.keys: list[str] = []
-        self.spoils = False
+        self.data = data  # The object
+        self.connected = self.connections = 0  # Connections so far
+        self.keys: list[str] = []  # The access key of each request
+        self.spoils = False  # What makes the bytes that are sent over the first connection wrong
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
     def wait_until_left(self, most: int = 0) -> None:

@@ -24,16 +24,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Page:
-    """A tab.
-
-    Attributes:
-        logged: What its console said, and its exceptions.
-        requests: URLs that it asked for.
-    """
+    """A tab."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self.logged: list[str] = []
-        self.requests: list[str] = []
+        self.logged: list[str] = []  # What its console said, and its exceptions
+        self.requests: list[str] = []  # URLs that it asked for
         self._socket = socket
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}

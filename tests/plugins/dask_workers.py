@@ -21,13 +21,9 @@ import pytest
 
 @dataclass(frozen=True)
 class Killing:
-    """A worker that is to die.
+    """A worker that is to die."""
 
-    Attributes:
-        flag: A file that the worker leaves as it dies.
-    """
-
-    flag: Path
+    flag: Path  # A file that the worker leaves as it dies
 
     @property
     def happened(self) -> bool:

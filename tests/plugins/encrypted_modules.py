@@ -69,19 +69,13 @@ def records(data: bytes) -> list[Record]:
 
 
 class EncryptedFile:
-    """A file of ours, or of another writer, opened with all of its keys.
-
-    Attributes:
-        metadata: The footer.
-        columns: The metadata of every chunk, decrypted, by row group.
-        modules: All modules of the footer, chunks, indexes and bloom filters.
-    """
+    """A file of ours, or of another writer, opened with all of its keys."""
 
     def __init__(
         self, data: bytes, footer_key: bytes, columns: Mapping[str, bytes] | None = None, prefix: bytes | None = None
     ) -> None:
         self.data, self.footer_key, self._keys = data, footer_key, dict(columns or {})
-        self.modules: list[Module] = []
+        self.modules: list[Module] = []  # All modules of the footer, chunks, indexes and bloom filters
         size = int.from_bytes(data[-8:-4], "little")
         start = len(data) - 8 - size
         if data[-4:] == b"PARE":

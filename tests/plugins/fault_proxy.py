@@ -90,17 +90,7 @@ class _Message:
 
 
 class HttpProxy:
-    """Passes HTTP requests on to one server, one connection for each.
-
-    Attributes:
-        requests: All that came in, in order; those that were broken too.
-        endpoint_url: Where it listens.
-        arrived: Called, in the proxy's thread, after each request that came in.
-        hanging: Called, in the proxy's thread, when a request begins to hang.
-        num_in_flight: Requests that came in and were neither answered nor given up by the client.
-        num_bytes_sent: Bytes of the bodies that clients sent so far.
-        num_bytes_received: Bytes of the bodies that clients were given so far.
-    """
+    """Passes HTTP requests on to one server, one connection for each."""
 
     def __init__(self, upstream: str) -> None:
         host, port = upstream.removeprefix("http://").split(":")
@@ -108,33 +98,19 @@ class HttpProxy:
         self._faults: list[ProxyFault] = []
         self._changes_left: int | None = None
         self._held: list[_Message] = []
-        self.requests: list[ProxiedRequest] = []
+        self.requests: list[ProxiedRequest] = []  # All that came in, in order; those that were broken too
         self.arrived: Callable[[], object] = lambda: None
         self.hanging: Callable[[], object] = lambda: None
-        self.num_in_flight = 0
-        self.num_bytes_sent = 0
-        self.num_bytes_received = 0
-        self.endpoint_url = ""
+        self.num_in_flight = 0  # Requests that came in and were neither answered nor given up by the client
+        self.num_bytes_sent = 0  # Bytes of the bodies that clients sent so far
+        self.num_bytes_received = 0  # Bytes of the bodies that clients were given so far
+        self.endpoint_url = ""  # Where it listens
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on(self, method: str, *, match: str = "", times: int = 1, skip: int = 0, **what: Any) -> None:
-        """Break the next requests of this method; faults are used up in the order they were given.
-
-        Args:
-            method: ``"GET"``.
-            match: Part of the target, such as ``"partNumber=2"``.
-            times: How many requests.
-            skip: How many such requests go through unharmed before.
-            **what: Not passed on: `status` (with `headers`, `body`: answered here), `reset` (the connection is
-                reset instead), `hang` (never answered), `cut_request` (the server gets that many bytes of the
-                body, then both connections break), `late` (reset, and passed on by `release`).
-                Passed on in another way: `duplicate` (twice, one after the other), `drop_headers` (without
-                these, as a store does that does not know them), `flip_bit` (with that bit of the body flipped).
-                Passed on, with another answer: `lose_reply` (reset), `hang_reply` (none), `cut_after` (closed
-                after that many bytes of the body), `edit` (given the answer's head and body, gives others).
-        """
+        """Break the next requests of this method; faults are used up in the order they were given."""
         self._faults.append(ProxyFault(method, match, times, skip, **what))
 
     def mend(self) -> None:

@@ -25,16 +25,11 @@ ELSEWHERE = "plantedRedirect"
 
 @dataclass
 class GuardedSite:
-    """The server.
+    """The server."""
 
-    Attributes:
-        port: Where it listens, on 127.0.0.1.
-        files: Its files, by name.
-        asked: Method, path and Range header of every request.
-    """
-
-    port: int
-    files: dict[str, bytes] = field(default_factory=dict)
+    port: int  # Where it listens, on 127.0.0.1
+    files: dict[str, bytes] = field(default_factory=dict)  # Its files, by name
+    # Method, path and Range header of every request
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
     secrets: ClassVar[tuple[str, ...]] = (USER, PASSWORD, SIGNATURE, FRAGMENT, ELSEWHERE)
 

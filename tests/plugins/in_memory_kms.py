@@ -12,16 +12,11 @@ MASTER_KEYS = {"kf": b"0123456789012345", "kc1": b"1234567890123450", "kc2": b"1
 
 
 class InMemoryKms:
-    """Wraps keys with master keys of 16 bytes, and notes what it is asked for.
-
-    Attributes:
-        asked: The function and the id of the master key of each request.
-        refused: Ids of master keys that nobody may use.
-    """
+    """Wraps keys with master keys of 16 bytes, and notes what it is asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self.refused: set[str] = set()
+        self.asked: list[tuple[str, str]] = []  # The function and the id of the master key of each request
+        self.refused: set[str] = set()  # Ids of master keys that nobody may use
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         self._note("wrap", master_key_identifier)

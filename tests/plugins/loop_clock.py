@@ -9,15 +9,11 @@ import pytest
 
 
 class Clock:
-    """The clock of the running event loop, which goes as always and can be put forward besides.
-
-    Attributes:
-        seconds: By how many it was.
-    """
+    """The clock of the running event loop, which goes as always and can be put forward besides."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take over the clock of a loop."""
-        self.seconds = 0.0
+        self.seconds = 0.0  # By how many it was
         real = loop.time
         loop.time = lambda: real() + self.seconds  # type: ignore[method-assign]
 

@@ -43,16 +43,11 @@ class SlowCallback:
 
 
 class LoopWatch:
-    """What the callbacks of all event loops took, while it is at work.
-
-    Attributes:
-        slow: Those that took longer than the limit, in order.
-        longest: Seconds of the longest one.
-    """
+    """What the callbacks of all event loops took, while it is at work."""
 
     def __init__(self, limit: float = LIMIT) -> None:
-        self.slow: list[SlowCallback] = []
-        self.longest = 0.0
+        self.slow: list[SlowCallback] = []  # Those that took longer than the limit, in order
+        self.longest = 0.0  # Seconds of the longest one
         self._limit = limit
         self._running: dict[int, tuple[float, Counter[str]]] = {}
         self._ended = threading.Event()

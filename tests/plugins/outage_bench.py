@@ -21,25 +21,16 @@ from outage_subjects import Job
 
 
 class Child:
-    """A subject at work.
-
-    Attributes:
-        said: What it said, in order.
-        begun: When it was started, by `time.monotonic`.
-        ended: When it was seen to have ended.
-        struck: What was done to it.
-        hopeless: Whether what it is to do is not possible.
-        rests: Begin and end of the times in which it was stopped.
-    """
+    """A subject at work."""
 
     def __init__(self, job: Job, run: Run, number: int) -> None:
         """Start it."""
         self.job, self.run, self.number = job, run, number
-        self.said: list[tuple[Any, ...]] = []
+        self.said: list[tuple[Any, ...]] = []  # What it said, in order
         self.begun, self.ended = time.monotonic(), math.inf
-        self.struck: str | None = None
-        self.hopeless = False
-        self.rests: list[tuple[float, float]] = []
+        self.struck: str | None = None  # What was done to it
+        self.hopeless = False  # Whether what it is to do is not possible
+        self.rests: list[tuple[float, float]] = []  # Begin and end of the times in which it was stopped
         self._stopped_at: float | None = None
         self._lock = threading.Lock()
         context = nursery()

@@ -31,16 +31,12 @@ BUCKET = "outages"
 
 
 class CaseRun:
-    """One case, run on a bench.
-
-    Attributes:
-        judge: Looks at it.
-    """
+    """One case, run on a bench."""
 
     def __init__(self, case: Case, bench: Bench) -> None:
         """Prepare it."""
         self.case, self.bench = case, bench
-        self.judge = Judge(case, bench, f"{case.seed}-{os.urandom(3).hex()}")
+        self.judge = Judge(case, bench, f"{case.seed}-{os.urandom(3).hex()}")  # Looks at it
         self.children, self.key, self.folder = self.judge.children, self.judge.key, self.judge.folder
         self.folder.mkdir()
         self.state: dict[str, Any] = {"offset": 0, "rows": {}}

@@ -14,27 +14,16 @@ PIECE = 16 * 1024
 
 @dataclass
 class Seen:
-    """A request, and what became of it.
+    """A request, and what became of it."""
 
-    Attributes:
-        at: When it came, by `time.monotonic`.
-        kind: What it is for.
-        line: Its method and target.
-        fate: What was done to it; "" is nothing.
-        status: What the server answered; 0 where it was not asked, or not heard.
-        upload_id: Of the upload it began.
-        delivered: Whether its whole reply was given to the client.
-        asked_at: When the server got it last.
-    """
-
-    at: float
-    kind: str
-    line: str
-    fate: str = ""
-    status: int = 0
-    upload_id: str = ""
-    delivered: bool = False
-    asked_at: float = 0.0
+    at: float  # When it came, by `time.monotonic`
+    kind: str  # What it is for
+    line: str  # Its method and target
+    fate: str = ""  # What was done to it; "" is nothing
+    status: int = 0  # What the server answered; 0 where it was not asked, or not heard
+    upload_id: str = ""  # Of the upload it began
+    delivered: bool = False  # Whether its whole reply was given to the client
+    asked_at: float = 0.0  # When the server got it last
 
     def __str__(self) -> str:
         """As a line of a report."""

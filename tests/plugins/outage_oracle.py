@@ -25,15 +25,10 @@ _TRACEBACK = re.compile(
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not be.
+    """Something that must not be."""
 
-    Attributes:
-        rule: Which rule it breaks, in a word or two.
-        text: What was seen.
-    """
-
-    rule: str
-    text: str
+    rule: str  # Which rule it breaks, in a word or two
+    text: str  # What was seen
 
     def __str__(self) -> str:
         """As a line of a report."""
@@ -41,24 +36,15 @@ class Finding:
 
 
 class Judge:
-    """Looks at one case when it is over.
-
-    Attributes:
-        findings: What must not be.
-        children: The subjects so far.
-        prefix: What the keys of the case begin with.
-        key: The object that files and recoveries are written to.
-        folder: Where local files are.
-        reference: Ids of the rows that a recovery has to keep.
-    """
+    """Looks at one case when it is over."""
 
     def __init__(self, case: Case, bench: Bench, prefix: str) -> None:
         """Begin to look."""
         self.case, self.bench, self.prefix = case, bench, prefix
         self.key, self.folder = f"{prefix}/out.parquet", bench.folder / prefix
-        self.findings: list[Finding] = []
-        self.children: list[Child] = []
-        self.reference: list[int] = []
+        self.findings: list[Finding] = []  # What must not be
+        self.children: list[Child] = []  # The subjects so far
+        self.reference: list[int] = []  # Ids of the rows that a recovery has to keep
         self._first_seen, self._first_window = len(bench.proxy.seen), len(bench.proxy.windows)
 
     @property

@@ -38,23 +38,11 @@ class Server(Protocol):
 
 
 class OutageProxy:
-    """Passes requests on to a server, as long as nothing goes wrong.
-
-    Attributes:
-        endpoint_url: Where it listens.
-        seen: Every request so far.
-        windows: Begin and end of every outage so far, by `time.monotonic`, and what it was.
-    """
+    """Passes requests on to a server, as long as nothing goes wrong."""
 
     def __init__(self, server: Server, *, scale: float, credentials: Path) -> None:
-        """Prepare it.
-
-        Args:
-            server: What is behind it.
-            scale: What the seconds of a schedule are multiplied by.
-            credentials: The file that the clients' credential process prints.
-        """
-        self.seen: list[Seen] = []
+        """Prepare it."""
+        self.seen: list[Seen] = []  # Every request so far
         self.windows: list[tuple[float, float, str]] = []
         self._server, self._scale, self._credentials = server, scale, credentials
         self._plan = Plan((), lambda _: None)
@@ -73,7 +61,7 @@ class OutageProxy:
         self._thread.start()
         self._port, self._num_asked = free_ports(1)[0], 0
         self._run(self._listen())
-        self.endpoint_url = f"http://127.0.0.1:{self._port}"
+        self.endpoint_url = f"http://127.0.0.1:{self._port}"  # Where it listens
         self._write_credentials()
 
     def _run(self, work: Any) -> Any:

@@ -56,21 +56,13 @@ REQUESTS = (
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that goes wrong.
+    """One thing that goes wrong."""
 
-    Attributes:
-        kind: Of `WINDOWS` or `SINGLES`, or "kill" and "freeze", which are done to the client.
-        request: Which requests are counted: one of `REQUESTS`, or "any".
-        nth: It begins with this one, from 1.
-        seconds: How long a window lasts, a late request is late, a slow one takes, or a frozen client rests.
-        times: Requests that a single trouble befalls, one after the other.
-    """
-
-    kind: str
-    request: str
-    nth: int
-    seconds: float = 0.0
-    times: int = 1
+    kind: str  # Of `WINDOWS` or `SINGLES`, or "kill" and "freeze", which are done to the client
+    request: str  # Which requests are counted: one of `REQUESTS`, or "any"
+    nth: int  # It begins with this one, from 1
+    seconds: float = 0.0  # How long a window lasts, a late request is late, a slow one takes, or a frozen client rests
+    times: int = 1  # Requests that a single trouble befalls, one after the other
 
     def __str__(self) -> str:
         """As a line of a report."""
@@ -80,26 +72,14 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """What a run of a client meets.
+    """What a run of a client meets."""
 
-    Attributes:
-        troubles: In no order.
-        retry_seconds: How long the client goes on trying.
-    """
-
-    troubles: tuple[Trouble, ...]
-    retry_seconds: float
+    troubles: tuple[Trouble, ...]  # In no order
+    retry_seconds: float  # How long the client goes on trying
 
 
 def draw(rng: random.Random, *, likely: dict[str, int], retry_seconds: tuple[float, ...], calm: float = 0.05) -> Dealt:
-    """What one run of a client meets.
-
-    Args:
-        rng: Draws it.
-        likely: How many requests of each kind such a run sends, about.
-        retry_seconds: How long the client may be told to try.
-        calm: How often nothing goes wrong but what is done to the client itself.
-    """
+    """What one run of a client meets."""
     count = 0 if rng.random() < calm else rng.choice((1, 1, 2, 2, 3, 4))
     troubles = []
     for _ in range(count):
@@ -139,21 +119,13 @@ LIKELY: dict[str, dict[str, int]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """One or two subjects at once, and what they meet.
+    """One or two subjects at once, and what they meet."""
 
-    Attributes:
-        what: "file", "sink", "complete", "recover" or "read".
-        subjects: How many there are.
-        dealt: The troubles.
-        blow: What is done to a subject.
-        finish: Whether subjects publish what they have when they are through.
-    """
-
-    what: str
-    subjects: int
-    dealt: Dealt
-    blow: Trouble | None
-    finish: bool
+    what: str  # "file", "sink", "complete", "recover" or "read"
+    subjects: int  # How many there are
+    dealt: Dealt  # The troubles
+    blow: Trouble | None  # What is done to a subject
+    finish: bool  # Whether subjects publish what they have when they are through
 
     def __str__(self) -> str:
         """As a line of a report."""
@@ -164,25 +136,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Case:
-    """What is drawn for a seed.
-
-    Attributes:
-        scenario: Of `SCENARIOS`.
-        num_rows: Of the source.
-        row_bytes: Of a row, about.
-        row_group_rows: Rows of a row group.
-        local: Whether a recovery writes to a local file.
-        damage: What was done to the file that is recovered: "cut" or "flip".
-    """
+    """What is drawn for a seed."""
 
     seed: int
-    scenario: str
+    scenario: str  # Of `SCENARIOS`
     runs: tuple[Run, ...]
-    num_rows: int
-    row_bytes: int
-    row_group_rows: int
-    local: bool
-    damage: str
+    num_rows: int  # Of the source
+    row_bytes: int  # Of a row, about
+    row_group_rows: int  # Rows of a row group
+    local: bool  # Whether a recovery writes to a local file
+    damage: str  # What was done to the file that is recovered: "cut" or "flip"
 
     @classmethod
     def drawn(cls, seed: int, scenario: str | None = None) -> Case:
@@ -225,16 +188,11 @@ def _run(rng: random.Random, scenario: str) -> Run:
 
 @dataclass
 class Plan:
-    """The troubles of one run, as far as they have come.
-
-    Attributes:
-        counts: Requests so far, by kind.
-        blow: Called with what is to be done to the client.
-    """
+    """The troubles of one run, as far as they have come."""
 
     troubles: Sequence[Trouble]
-    blow: Callable[[Trouble], None]
-    counts: Counter[str] = field(default_factory=Counter)
+    blow: Callable[[Trouble], None]  # Called with what is to be done to the client
+    counts: Counter[str] = field(default_factory=Counter)  # Requests so far, by kind
     left: dict[Trouble, int] = field(default_factory=dict)
 
     def due(self, kind: str) -> list[Trouble]:

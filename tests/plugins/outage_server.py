@@ -28,19 +28,14 @@ _PORTS = (
 
 
 class KillableServer:
-    """A server of our own.
-
-    Attributes:
-        port: Where its S3 listens.
-        client: A blocking client that goes past every proxy.
-    """
+    """A server of our own."""
 
     def __init__(self, folder: Path) -> None:
         """Begin it, with its data in this folder."""
         self._folder = folder
         (folder / "data").mkdir(parents=True)
         self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
-        self.port = self._ports["s3.port"]
+        self.port = self._ports["s3.port"]  # Where its S3 listens
         self._process: subprocess.Popen[bytes] | None = None
         self.client = s3_client(f"http://127.0.0.1:{self.port}", "key", "secret")
         self.start()

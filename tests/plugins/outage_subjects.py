@@ -40,43 +40,24 @@ CONNECT_SECONDS, PROGRESS_SECONDS = 5.0, 15.0
 
 @dataclass(frozen=True)
 class Job:
-    """What a subject is to do.
+    """What a subject is to do."""
 
-    Attributes:
-        what: "file", "sink", "read" or "command".
-        url: The file or the folder.
-        endpoint_url: Of the store.
-        environment: Its variables for AWS, in place of those of its parent.
-        errors: The file that gets its standard error and output.
-        scale: What times are multiplied by.
-        retry_seconds: How long it goes on trying, not scaled.
-        tag: Stands in every row it writes.
-        num_rows: Of the whole source.
-        row_bytes: Of a row, about.
-        row_group_rows: Rows of a row group.
-        seed: Of its choices.
-        finish: Whether it publishes what it has when it has all rows.
-        replay_from: Of a sink, the rows of each partition before `offset`.
-        offset: Where the source of a sink goes on.
-        command: Arguments of the command line.
-    """
-
-    what: str
-    url: str
-    endpoint_url: str
-    environment: Mapping[str, str]
-    errors: Path
-    scale: float
-    retry_seconds: float
-    tag: int = 0
-    num_rows: int = 0
-    row_bytes: int = 0
-    row_group_rows: int = 0
-    seed: int = 0
-    finish: bool = True
-    replay_from: Mapping[str, int] | None = None
-    offset: int = 0
-    command: tuple[str, ...] = ()
+    what: str  # "file", "sink", "read" or "command"
+    url: str  # The file or the folder
+    endpoint_url: str  # Of the store
+    environment: Mapping[str, str]  # Its variables for AWS, in place of those of its parent
+    errors: Path  # The file that gets its standard error and output
+    scale: float  # What times are multiplied by
+    retry_seconds: float  # How long it goes on trying, not scaled
+    tag: int = 0  # Stands in every row it writes
+    num_rows: int = 0  # Of the whole source
+    row_bytes: int = 0  # Of a row, about
+    row_group_rows: int = 0  # Rows of a row group
+    seed: int = 0  # Of its choices
+    finish: bool = True  # Whether it publishes what it has when it has all rows
+    replay_from: Mapping[str, int] | None = None  # Of a sink, the rows of each partition before `offset`
+    offset: int = 0  # Where the source of a sink goes on
+    command: tuple[str, ...] = ()  # Arguments of the command line
 
     @property
     def attempt_seconds(self) -> float:

@@ -94,26 +94,16 @@ class Record:
 
 @dataclass(frozen=True)
 class Page:
-    """A page.
-
-    Attributes:
-        header: Its header's bytes.
-        body: Its body's.
-        first_row: The first of its rows in the row group; None for a dictionary page, or where nothing tells.
-        num_rows: Of a data page, where something tells.
-        of_dictionary: Whether it needs the dictionary.
-        tells_rows: Whether its header alone says how many rows it has.
-        has_crc: Whether its header has a checksum of its body.
-    """
+    """A page."""
 
     is_dictionary: bool
-    header: range
-    body: range
-    first_row: int | None
-    num_rows: int | None
-    of_dictionary: bool
-    tells_rows: bool
-    has_crc: bool
+    header: range  # Its header's bytes
+    body: range  # Its body's
+    first_row: int | None  # The first of its rows in the row group; None for a dictionary page, or where nothing tells
+    num_rows: int | None  # Of a data page, where something tells
+    of_dictionary: bool  # Whether it needs the dictionary
+    tells_rows: bool  # Whether its header alone says how many rows it has
+    has_crc: bool  # Whether its header has a checksum of its body
 
 
 @dataclass(frozen=True)
@@ -264,17 +254,7 @@ class Layout:
         return [record for record in whole if gone.spare(record.place)]
 
     def rows(self, gone: Iterable[range] | Gone, on_damage: str = "drop", *, by_luck: bool = False) -> list[Row]:
-        """The rows that can be kept under a policy, at best, in order.
-
-        Args:
-            gone: The bytes that are changed or missing.
-            on_damage: "drop" for the rows of which every column is there; "null" for those of which every required
-                column of the top level is there, with null in all others.
-            by_luck: Whether page headers and chunk records count as whole. A changed header that no checksum covers may
-                still say what matters of its page, as when only its statistics have changed, where a chunk begins may
-                be guessed, a later record may count its rows, the bytes of a page may lie elsewhere, too, in one that
-                happens to have the same, and a damaged anchor may tell the schema: luck, that no one can ask for.
-        """
+        """The rows that can be kept under a policy, at best, in order."""
         missing = gone if isinstance(gone, Gone) else Gone(gone)
         headers = Gone([]) if by_luck else missing
         bodies = GoneEverywhere(missing, self._same_bodies) if by_luck else missing

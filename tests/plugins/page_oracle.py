@@ -58,19 +58,12 @@ def rows_of(count: int, *, noise: int = 0) -> pa.Table:
 
 @dataclass(frozen=True)
 class Damaged:
-    """What became of a file's bytes.
+    """What became of a file's bytes."""
 
-    Attributes:
-        what: In words, for whoever reads of a failure.
-        data: The bytes that are there.
-        gone: Those of the whole file that are not among them.
-        moved: Whether others lie elsewhere than they did.
-    """
-
-    what: str
-    data: bytes = field(repr=False)
-    gone: tuple[range, ...] = field(repr=False)
-    moved: bool = False
+    what: str  # In words, for whoever reads of a failure
+    data: bytes = field(repr=False)  # The bytes that are there
+    gone: tuple[range, ...] = field(repr=False)  # Those of the whole file that are not among them
+    moved: bool = False  # Whether others lie elsewhere than they did
 
     @property
     def missing(self) -> page_layout.Gone:

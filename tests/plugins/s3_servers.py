@@ -53,19 +53,15 @@ def aws_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class S3:
-    """An S3 endpoint and a bucket in it.
+    """An S3 endpoint and a bucket in it."""
 
-    Attributes:
-        server: ``"seaweedfs"``, ``"moto"`` or ``"rclone"``.
-        client: A blocking botocore client, for looking at the store with other eyes than ours.
-    """
-
-    server: str
+    server: str  # ``"seaweedfs"``, ``"moto"`` or ``"rclone"``
     endpoint_url: str
     key: str = ACCESS_KEY
     secret: str = SECRET_KEY
     region: str = REGION
     bucket: str = ""
+    # A blocking botocore client, for looking at the store with other eyes than ours
     client: Any = field(default=None, repr=False)
 
     @property

@@ -17,29 +17,17 @@ SECTOR = 512
 
 @dataclass(frozen=True)
 class Case:
-    """A damaged file.
+    """A damaged file."""
 
-    Attributes:
-        seed: What it was drawn from.
-        family: What it was made of.
-        damage: The class of the damage.
-        words: What was done, for people.
-        data: The damaged bytes.
-        versions: Whose rows may be there: those of a splice may be either's.
-        exchanged: Whether bytes lie in the place of as many others, and all else where it was.
-        sibling: Whether the schema of a sibling is given.
-        policy: `on_damage` of the second recovery; the first is "drop".
-    """
-
-    seed: int
-    family: Family = field(repr=False)
-    damage: str
-    words: str
-    data: bytes = field(repr=False)
-    versions: tuple[str, ...]
-    exchanged: bool
-    sibling: bool
-    policy: str
+    seed: int  # What it was drawn from
+    family: Family = field(repr=False)  # What it was made of
+    damage: str  # The class of the damage
+    words: str  # What was done, for people
+    data: bytes = field(repr=False)  # The damaged bytes
+    versions: tuple[str, ...]  # Whose rows may be there: those of a splice may be either's
+    exchanged: bool  # Whether bytes lie in the place of as many others, and all else where it was
+    sibling: bool  # Whether the schema of a sibling is given
+    policy: str  # `on_damage` of the second recovery; the first is "drop"
 
 
 def with_records_destroyed(family: Family, rng: random.Random) -> tuple[Family, str]:

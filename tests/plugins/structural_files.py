@@ -158,18 +158,11 @@ class File:
 
 @dataclass(frozen=True)
 class Family:
-    """Files that can be mistaken for each other.
+    """Files that can be mistaken for each other."""
 
-    Attributes:
-        kind: Who wrote them, and how.
-        files: By version; the file itself is `OWN`.
-        checksummed: Whether each page has a checksum.
-        indexed: Whether there are page indexes.
-    """
-
-    kind: str
-    files: dict[str, File]
-    checksummed: bool
+    kind: str  # Who wrote them, and how
+    files: dict[str, File]  # By version; the file itself is `OWN`
+    checksummed: bool  # Whether each page has a checksum
 
     @property
     def own(self) -> File:

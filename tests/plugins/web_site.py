@@ -14,43 +14,29 @@ from aiohttp.test_utils import TestServer
 
 @dataclass
 class Site:
-    """One file on a web server, and how the server behaves.
-
-    Attributes:
-        ranges: Ranges are heeded; else the whole file is sent.
-        suffixes: What a suffix is answered with: the end of the file, its beginning, all of it, or 416.
-        long_suffixes: A suffix longer than the file is the file; else it is refused.
-        conditions: If-Match and If-Unmodified-Since are heeded.
-        part_status: Of an answer that is a part.
-        content_range: What it is said to be, with the offsets and the size put in; an empty one is not sent.
-        etag_of_parts: An answer that is a part names its ETag.
-        length: Answers announce their length.
-        whole_bodies: An answer that is a part, and says so, has the whole file in it.
-        statuses: Of the next answers, 200 for one as usual.
-        cut_to: Bytes of the next answers, before the connection breaks.
-        short_by: Bytes that the next answers lack, which end as if they were whole.
-        earlier: Bytes before those asked for that an answer begins with, and says so.
-        asked: Method and headers of every request.
-    """
+    """One file on a web server, and how the server behaves."""
 
     data: bytes = bytes(range(256)) * 400
     etag: str | None = '"v1"'
     last_modified: str | None = None
-    ranges: bool = True
+    ranges: bool = True  # Ranges are heeded; else the whole file is sent
+    # What a suffix is answered with: the end of the file, its beginning, all of it, or 416
     suffixes: Literal["end", "begin", "whole", "none"] = "end"
-    long_suffixes: bool = True
-    conditions: bool = True
-    part_status: int = 206
+    long_suffixes: bool = True  # A suffix longer than the file is the file; else it is refused
+    conditions: bool = True  # If-Match and If-Unmodified-Since are heeded
+    part_status: int = 206  # Of an answer that is a part
+    # What it is said to be, with the offsets and the size put in; an empty one is not sent
     content_range: str = "bytes {begin}-{last}/{size}"
-    etag_of_parts: bool = True
-    length: bool = True
-    whole_bodies: bool = False
+    etag_of_parts: bool = True  # An answer that is a part names its ETag
+    length: bool = True  # Answers announce their length
+    whole_bodies: bool = False  # An answer that is a part, and says so, has the whole file in it
     encoding: str | None = None
-    statuses: list[int] = field(default_factory=list)
-    cut_to: list[int] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)  # Of the next answers, 200 for one as usual
+    cut_to: list[int] = field(default_factory=list)  # Bytes of the next answers, before the connection breaks
+    # Bytes that the next answers lack, which end as if they were whole
     short_by: list[int] = field(default_factory=list)
-    earlier: int = 0
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    earlier: int = 0  # Bytes before those asked for that an answer begins with, and says so
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # Method and headers of every request
     url: str = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

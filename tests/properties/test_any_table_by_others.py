@@ -80,17 +80,11 @@ def _polars_cannot_nest(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class Peer:
-    """A library that reads nested tables.
+    """A library that reads nested tables."""
 
-    Attributes:
-        read: A file as an Arrow table.
-        cannot_decode: Whether it does not read a leaf in an encoding, whoever wrote it.
-        cannot_nest: Whether it does not read a type.
-    """
-
-    read: Callable[[Path], pa.Table]
-    cannot_decode: Callable[[Leaf, str], bool]
-    cannot_nest: Callable[[pa.DataType], bool] = lambda kind: False
+    read: Callable[[Path], pa.Table]  # A file as an Arrow table
+    cannot_decode: Callable[[Leaf, str], bool]  # Whether it does not read a leaf in an encoding, whoever wrote it
+    cannot_nest: Callable[[pa.DataType], bool] = lambda kind: False  # Whether it does not read a type
 
     def encodings(self, schema: pa.Schema, drawn: dict[str, str]) -> dict[str, str]:
         """Those drawn, but for the ones that it cannot decode."""

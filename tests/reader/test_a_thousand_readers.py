@@ -35,22 +35,14 @@ Make = Callable[["FileServer"], tuple[ReadStore, str]]
 
 
 class FileServer:
-    """Serves files by ranges over connections that stay open.
-
-    Attributes:
-        files: By the last part of their names.
-        connections: Open now.
-        most_connections: Open at one time so far.
-        accepted: Connections so far.
-        requests: Answered so far.
-    """
+    """Serves files by ranges over connections that stay open."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-        self.connections: set[asyncio.Transport] = set()
-        self.most_connections = 0
-        self.accepted = 0
-        self.requests = 0
+        self.files = files  # By the last part of their names
+        self.connections: set[asyncio.Transport] = set()  # Open now
+        self.most_connections = 0  # Open at one time so far
+        self.accepted = 0  # Connections so far
+        self.requests = 0  # Answered so far
         self.url = ""
 
     @contextlib.asynccontextmanager
@@ -164,15 +156,7 @@ def held_bytes() -> int:
 
 
 async def check_rounds(server: FileServer, make: Make, readers: int, later: int, *, trace: bool) -> None:
-    """Rounds by one store; after the second nothing grows any more, and only connections outlive the store.
-
-    Args:
-        server: Serves the files.
-        make: Makes the store.
-        readers: Of the first round.
-        later: Of each of the others.
-        trace: Compare the memory that they leave, which takes thrice as long; else the number of objects alone.
-    """
+    """Rounds by one store; after the second nothing grows any more, and only connections outlive the store."""
     async with opened(server, make) as (store, folder):
         await read_one(store, folder, 0, ReadOptions())  # threads and modules, which stay
     tasks, open_files = asyncio.all_tasks(), num_open_files()

@@ -108,20 +108,13 @@ def data() -> bytes:
 
 
 class Source:
-    """The file behind a proxy, on a web server that holds reads to its version.
-
-    Attributes:
-        proxy: Breaks requests.
-        url: Of the file, through the proxy.
-        site: The web server.
-        retry: When requests are sent again.
-    """
+    """The file behind a proxy, on a web server that holds reads to its version."""
 
     def __init__(self, proxy: Any, url: str, site: Any) -> None:
-        self.proxy = proxy
-        self.url = url
-        self.site = site
-        self.retry = QUICK
+        self.proxy = proxy  # Breaks requests
+        self.url = url  # Of the file, through the proxy
+        self.site = site  # The web server
+        self.retry = QUICK  # When requests are sent again
 
     async def read(self, options: ReadOptions = OPTIONS) -> pa.Table:
         """What is read of the file by a store of its own."""

@@ -169,17 +169,11 @@ def listing_checksums(s3_proxy: Any, committed_file: Any) -> Any:
 
 @dataclass(frozen=True)
 class FailedWriter:
-    """What a writer stored before an exception ended it.
+    """What a writer stored before an exception ended it."""
 
-    Attributes:
-        num_rows: Rows of its newest checkpoint.
-        num_bytes: Bytes up to the end of that.
-        notes: What the exception was told on its way.
-    """
-
-    num_rows: int
-    num_bytes: int
-    notes: list[str]
+    num_rows: int  # Rows of its newest checkpoint
+    num_bytes: int  # Bytes up to the end of that
+    notes: list[str]  # What the exception was told on its way
 
 
 @pytest.fixture

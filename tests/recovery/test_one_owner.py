@@ -83,20 +83,13 @@ class Dead(BaseException):
 
 @dataclass
 class Actor:
-    """One process: what it was told.
+    """One process: what it was told."""
 
-    Attributes:
-        name: In the rows that it writes.
-        began_with: Rows that it was told to be in place; None as long as it has no writer.
-        told: Rows that it was told to be stored, those in place among them.
-        epoch: Of its lease.
-    """
-
-    name: int
+    name: int  # In the rows that it writes
     dead: bool = False
-    began_with: int | None = None
-    told: int = 0
-    epoch: int = -1
+    began_with: int | None = None  # Rows that it was told to be in place; None as long as it has no writer
+    told: int = 0  # Rows that it was told to be stored, those in place among them
+    epoch: int = -1  # Of its lease
     completed: bool = False
     error: BaseException | None = None
     waiting: list[asyncio.Future[None]] = field(default_factory=list)

@@ -21,19 +21,12 @@ COLUMNS = 4
 
 @dataclass(frozen=True)
 class Cut:
-    """An object whose last part is missing.
+    """An object whose last part is missing."""
 
-    Attributes:
-        name: Its name in the bucket.
-        size: Its bytes.
-        rows: Those of each row group.
-        num_row_groups: How many were written.
-    """
-
-    name: str
-    size: int
-    rows: dict[str, Any]
-    num_row_groups: int
+    name: str  # Its name in the bucket
+    size: int  # Its bytes
+    rows: dict[str, Any]  # Those of each row group
+    num_row_groups: int  # How many were written
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")

@@ -48,13 +48,7 @@ def header_size(data: bytes) -> int:
 
 
 async def answer(data: bytes, whole: Sequence[dict[str, Any]], *, exact: bool) -> str:
-    """Read a file whatever it is; only errors of ours, and right counts.
-
-    Args:
-        data: The file.
-        whole: Its rows before it was damaged.
-        exact: Whether all that is kept must be as it was.
-    """
+    """Read a file whatever it is; only errors of ours, and right counts."""
     try:
         found, lost, num_rows = await left(data)
     except (rpq.FormatError, rpq.UnsupportedError, rpq.SchemaError) as error:

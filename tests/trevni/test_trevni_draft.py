@@ -64,15 +64,7 @@ def draft(
     packed: str | None = None,
     checksum: str | None = None,
 ) -> bytes:
-    """A file.
-
-    Args:
-        num_rows: Its rows.
-        columns: Its columns.
-        codec: What it calls its codec.
-        packed: What its blocks go through, where that is called otherwise.
-        checksum: What it calls its checksum.
-    """
+    """A file."""
     meta = {"trevni.codec": codec.encode()} if codec else {}
     if checksum:
         meta["trevni.checksum"] = checksum.encode()

@@ -36,46 +36,21 @@ from resilient_pq.io.upload.multipart import MultipartSink
 
 @dataclass(frozen=True)
 class Moment:
-    """An upload as it was at one time.
+    """An upload as it was at one time."""
 
-    Attributes:
-        event: What had just happened.
-        landed: The parts that the store has, in the order they came.
-        pending: Parts that were sent whole and have not arrived.
-        num_rows: Rows that the writer had said to be stored.
-    """
-
-    event: str
-    landed: tuple[Part, ...]
-    pending: tuple[Part, ...]
-    num_rows: int
+    event: str  # What had just happened
+    landed: tuple[Part, ...]  # The parts that the store has, in the order they came
+    pending: tuple[Part, ...]  # Parts that were sent whole and have not arrived
+    num_rows: int  # Rows that the writer had said to be stored
 
 
 class UploadStore(MemoryStore):
-    """Objects are uploads; parts take a random while to land, and another one until they are acknowledged.
-
-    Attributes:
-        history: A moment for everything that happened.
-        contents: The bytes of every part that was sent, by its ETag.
-        events: Called with every event, before anything else is done.
-        num_active: Requests that were begun and have not ended.
-        active_at_abort: That number when an upload was aborted, for every time one was.
-        num_late: Parts that landed after they were acknowledged.
-    """
+    """Objects are uploads; parts take a random while to land, and another one until they are acknowledged."""
 
     def __init__(
         self, seed: int = 0, *, every_version: bool = False, undecided: float = 0.0, grace: float = 0.0
     ) -> None:
-        """Begin with nothing.
-
-        Args:
-            seed: Of the delays.
-            every_version: Of a part that was sent again every version is listed, in random order, and not only
-                the last.
-            undecided: Share of the parts whose first attempt is not answered, and lands some time after the second
-                was acknowledged.
-            grace: What sinks have as `undecided_grace`, in seconds; what is late lands within half of it.
-        """
+        """Begin with nothing."""
         super().__init__()
         self._rng = random.Random(seed)
         self._every_version = every_version
@@ -84,11 +59,11 @@ class UploadStore(MemoryStore):
         self._landed: dict[str, list[Part]] = {}
         self._pending: list[Part] = []
         self.promised: Callable[[], int] = lambda: 0
-        self.events: Callable[[str], None] = lambda event: None
-        self.history: list[Moment] = []
-        self.contents: dict[str, bytes] = {}
-        self.num_active = self.num_late = 0
-        self.active_at_abort: list[int] = []
+        self.events: Callable[[str], None] = lambda event: None  # Called with every event, before anything else is done
+        self.history: list[Moment] = []  # A moment for everything that happened
+        self.contents: dict[str, bytes] = {}  # The bytes of every part that was sent, by its ETag
+        self.num_active = self.num_late = 0  # Requests that were begun and have not ended
+        self.active_at_abort: list[int] = []  # That number when an upload was aborted, for every time one was
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """A sink as S3 has it."""

@@ -21,23 +21,17 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Scene:
-    """A writer to an `UploadStore` that does the same for the same seed, and is cancelled by chance.
-
-    Attributes:
-        events: Requests that were begun and parts that landed so far.
-        error: What the writer raised.
-        num_rows_before: Rows that it had promised when it was cancelled.
-    """
+    """A writer to an `UploadStore` that does the same for the same seed, and is cancelled by chance."""
 
     def __init__(self, seed: int, store: Any, batches: Callable[..., Any], promised: Callable[..., int]) -> None:
         self.seed = seed
         self.store = store
-        self.store.events = self._count
+        self.store.events = self._count  # Requests that were begun and parts that landed so far
         self.events = 0
         self.tables: list[pa.Table] = []
         self.writer: Any = None
-        self.error: BaseException | None = None
-        self.num_rows_before = 0
+        self.error: BaseException | None = None  # What the writer raised
+        self.num_rows_before = 0  # Rows that it had promised when it was cancelled
         self.completing = False
         self._batches = batches
         self._promised = promised

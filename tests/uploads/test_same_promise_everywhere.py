@@ -23,20 +23,14 @@ TABLE = pa.table({"id": pa.array(range(100)), "name": [f"name {i}" for i in rang
 
 @dataclass(frozen=True)
 class Place:
-    """Somewhere to write to.
-
-    Attributes:
-        state: What a checkpoint is there, before the object is published.
-        read: The object as it is seen, None while it is not.
-        left: What is left of an object that was not published: its bytes up to the last checkpoint, or None.
-        said: How an error names that.
-    """
+    """Somewhere to write to."""
 
     url: str
-    state: StoredState
-    read: Callable[[], bytes | None]
+    state: StoredState  # What a checkpoint is there, before the object is published
+    read: Callable[[], bytes | None]  # The object as it is seen, None while it is not
+    # What is left of an object that was not published: its bytes up to the last checkpoint, or None
     left: Callable[[], bytes | None]
-    said: Callable[[], str | None]
+    said: Callable[[], str | None]  # How an error names that
     storage_options: dict[str, Any] | None = None
 
 

@@ -31,11 +31,7 @@ class StopError(Exception):
 
 
 class Scene:
-    """What goes on at a store when it goes away, and whether all of it comes to its end.
-
-    Args:
-        s3: The store.
-    """
+    """What goes on at a store when it goes away, and whether all of it comes to its end."""
 
     def __init__(self, s3: Any) -> None:
         self.s3 = s3

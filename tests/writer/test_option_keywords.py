@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli import write_verb
-from resilient_pq.cli.write_arguments import chosen_options
+from resilient_pq.cli.write_arguments import _parameter, chosen_options
 from resilient_pq.errors import SchemaError
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer import write_options
-from resilient_pq.writer.option_checks import shown_options
+from resilient_pq.writer.option_checks import OptionHelp, shown_options
 from resilient_pq.writer.option_keywords import CreateKeywords
 from resilient_pq.writer.write_options import EncoderOptions
 
@@ -121,6 +122,21 @@ def test_the_command_line_hands_on_what_is_declared_for_it() -> None:
     for name in shown:
         assert (chosen[name] if name in chosen else getattr(write, name)) == f"value of {name}"
     assert arguments.keys() <= inspect.signature(write_verb.write).parameters.keys()
+
+
+@pytest.mark.parametrize(("given", "expected"), [([], True), (["--no-statistics"], False), (["--statistics"], True)])
+def test_the_command_line_can_turn_off_what_is_on(given: list[str], expected: bool) -> None:
+    seen, app = [], typer.Typer()
+
+    def show(statistics: bool) -> None:
+        seen.append(statistics)
+
+    parameter = _parameter("statistics", OptionHelp("", "Write bounds."))
+    show.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]
+    show.__annotations__ = {"statistics": parameter.annotation}
+    app.command()(show)
+    app(given, standalone_mode=False)
+    assert seen == [expected]
 
 
 def _called(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:

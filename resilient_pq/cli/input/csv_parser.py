@@ -28,7 +28,6 @@ class CsvParser(TextParser):
     """Parses blocks of CSV, the first of which has the header."""
 
     def __init__(self, name: str, text_options: TextOptions, delimiter: str) -> None:
-        """Begin before the first block."""
         super().__init__(name, text_options)
         self._delimiter = delimiter
         self._not_in_numbers = text_types.NULLS.union(text_options.nulls)

@@ -107,11 +107,7 @@ def _is_url(src: str) -> bool:
 
 
 def _check_form(src: str, ending: str, form: str | None, text_options: TextOptions | None) -> None:
-    """Refuse what cannot be read, and options for text where there is none.
-
-    Raises:
-        UnsupportedError: It is neither a file of a known form, nor the URL of a Parquet file.
-    """
+    """Refuse what cannot be read, and options for text where there is none."""
     where = Where(key=shown(src))
     if text_options is not None and ending not in _TEXT and (src != STDIN or form):
         what = "it has types of its own, and options for text are given"

@@ -21,26 +21,22 @@ from resilient_pq.errors import FormatError, Where
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How text is read: bytes parsed at a time, columns of JSON in which times stay text, seconds that a block waits.
+    """How text is read."""
 
-    `types` are by column; with `whole_schema` they are those of all columns. `nulls` stand for null in any column.
-    """
-
-    block_bytes: int
-    as_written: Collection[str] = ()
-    block_seconds: float = math.inf
+    block_bytes: int  # Parsed at a time
+    as_written: Collection[str] = ()  # Columns of JSON in which times stay text
+    block_seconds: float = math.inf  # How long a block waits
     delimiter: str | None = None
     header: bool = True
     nulls: Sequence[str] = ()
     types: Mapping[str, Field] = field(default_factory=dict)
-    whole_schema: bool = False
+    whole_schema: bool = False  # Whether `types` has all columns
 
 
 class TextParser:
     """What both forms have: the fields, which of them were taken from values, and the rows parsed."""
 
     def __init__(self, name: str, text_options: TextOptions) -> None:
-        """Begin before the first block."""
         self._name = name
         self._options = text_options
         self.fields: list[Field] = []

@@ -39,11 +39,8 @@ _JSON_LINES = _Lines("JSON lines", (b"\n",), b" \t\n\r\v\f", has_header=False)
 
 
 def read_csv(stream: InputStream, name: str, text_options: TextOptions, delimiter: str = ",") -> Iterator[Any]:
-    """CSV, whose first block tells the names and types of all.
-
-    Blocks are read here and parsed in memory. pyarrow's own stream would read from threads of its own, which nobody can
-    wait for: one that still reads when Python ends crashes the process.
-    """
+    """CSV, whose first block tells the names and types of all."""
+    # pyarrow's own stream reads in threads that nobody can wait for: one that still reads at Python's end crashes it
     yield from _read(
         stream, name, text_options, _CSV, CsvParser(name, text_options, text_options.delimiter or delimiter)
     )

@@ -138,11 +138,7 @@ def _is_no_text(text: str) -> bool:
 
 
 def value_of(field: Field, text: str) -> Any:
-    """What an array of the type is made of: strings, bytes, decimals, or numbers as they are stored.
-
-    Raises:
-        ValueError: The text is no value of the type.
-    """
+    """What an array of the type is made of: strings, bytes, decimals, or numbers as they are stored."""
     kind = field.kind
     if kind in ("u", "U"):
         if not text.isascii() and _is_no_text(text):
@@ -214,11 +210,7 @@ _READ: dict[str, Callable[[Field, str], int]] = {"tdD": _date, "tt": _time, "ts"
 
 
 def array_of_texts(field: Field, texts: Sequence[str | None], inferred: bool) -> Any:
-    """An Arrow array of texts, None being null; of a type that was `inferred` each must keep what is written.
-
-    Raises:
-        TextError: A text is no value of the type.
-    """
+    """An Arrow array of texts, None being null; of a type that was `inferred` each must keep what is written."""
     values: list[Any] = []
     for row, text in enumerate(texts):
         try:
@@ -240,7 +232,6 @@ class TextError(Exception):
     """A value that is not of the type of its column; rows are counted from 0 in what was given."""
 
     def __init__(self, field: Field, row: int, value: Any, reason: str) -> None:
-        """Say which."""
         super().__init__(reason)
         self.field, self.row, self.value, self.reason = field, row, value, reason
 

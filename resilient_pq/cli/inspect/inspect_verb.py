@@ -18,7 +18,7 @@ from resilient_pq.cli.inspect.inspect_many import inspect_many
 from resilient_pq.cli.many_verbs import MaxFiles, Urls
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.io import resolve
 from resilient_pq.io.location import shown
@@ -36,8 +36,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def inspect(
-    run: RunWork,
+async def inspect(
+    output: Output,
     urls: Urls,
     schema: Annotated[bool, typer.Option("--schema", help="Show the Parquet schema.")] = False,
     row_groups: Annotated[bool, typer.Option("--row-groups", help="List the row groups.")] = False,
@@ -64,16 +64,12 @@ def inspect(
     line, and one of all as the last.
     """
     sections = Sections(schema, row_groups, chunks, pages, checkpoints, parity)
-
-    async def work(output: Output) -> int:
-        return await many_verbs.run_one_or_many(
-            urls,
-            output.reached,
-            one=lambda: _inspect(output, urls[0], sections),
-            many=lambda: inspect_many(output, urls, sections, max_files),
-        )
-
-    return run(work, urls)
+    return await many_verbs.run_one_or_many(
+        urls,
+        output.reached,
+        one=lambda: _inspect(output, urls[0], sections),
+        many=lambda: inspect_many(output, urls, sections, max_files),
+    )
 
 
 async def _inspect(output: Output, url: str, sections: Sections) -> int:

@@ -36,18 +36,15 @@ class ProgressBar:
     """A bar that disappears when its block ends."""
 
     def __init__(self, console: Console, label: str) -> None:
-        """Show nothing yet."""
         self._console = console
         self._label = label
         self._progress: Progress | None = None
         self._shown = time.monotonic()
 
     def __enter__(self) -> Self:
-        """The bar itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -51,7 +51,8 @@ _STYLES = {
     ),
     "bold cyan": ("next", "hint", "mended"),
 }
-_STYLE_OF = {label: style for style, labels in _STYLES.items() for label in labels}
+#: The colour of each label; others are bold.
+STYLE_OF: Final = {label: style for style, labels in _STYLES.items() for label in labels}
 
 
 class Output:
@@ -60,7 +61,6 @@ class Output:
     def __init__(
         self, verb: str, *, as_json: bool = False, urls: Sequence[str] = (), reached: Storage | None = None
     ) -> None:
-        """Print for a verb that was given some URLs."""
         self.verb = verb
         self.as_json = as_json
         self.url = " ".join(map(shown, urls)) or None
@@ -237,7 +237,7 @@ def base_document(verb: str, outcome: str, *, rows: int | None = None, **rest: A
 
 def _print(console: Console, label: str, text: str) -> None:
     first, *others = text.split("\n")
-    line = Text(label.ljust(LABEL_WIDTH if first else 0), style=_STYLE_OF.get(label, "bold"))
+    line = Text(label.ljust(LABEL_WIDTH if first else 0), style=STYLE_OF.get(label, "bold"))
     line.append(printable(first), style="default not bold")
     _emit(console, line)
     for other in others:

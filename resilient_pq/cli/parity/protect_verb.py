@@ -18,7 +18,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.many_verbs import ManyOptions, Urls
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output, base_document
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.io.location import shown
 from resilient_pq.parity.pinned_object import PinnedObject
 
@@ -35,8 +35,8 @@ _MAX_FILES = 4
 
 
 @verb(NAME)
-def protect(
-    run: RunWork,
+async def protect(
+    output: Output,
     urls: Urls,
     parity: Annotated[
         str,
@@ -62,18 +62,14 @@ def protect(
     small.
     """
     options = {"parity": parity, "checksums_only": checksums_only, "overwrite": overwrite}
-
-    async def work(output: Output) -> int:
-        if across:
-            return await _protect_across(output, urls, options)
-        return await many_verbs.run_one_or_many(
-            urls,
-            output.reached,
-            one=lambda: _protect(output, urls[0], options),
-            many=lambda: _protect_many(output, urls, options),
-        )
-
-    return run(work, urls)
+    if across:
+        return await _protect_across(output, urls, options)
+    return await many_verbs.run_one_or_many(
+        urls,
+        output.reached,
+        one=lambda: _protect(output, urls[0], options),
+        many=lambda: _protect_many(output, urls, options),
+    )
 
 
 async def _protect(output: Output, src: str | list[str], options: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.shell_commands import command
 
 NAME = "repair"
@@ -25,8 +25,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def repair(
-    run: RunWork,
+async def repair(
+    output: Output,
     src: Annotated[str, typer.Argument(metavar="SRC", help="The damaged file: a path or a URL. It may be missing.")],
     dst: Annotated[str | None, typer.Argument(metavar="[DST]", help="The new file: a path or a URL.")] = None,
     sidecar: Annotated[
@@ -51,12 +51,6 @@ def repair(
     `rpq protect` writes parity beside a file, `rpq write --parity` inside it. Nothing is written unless every byte is
     proven by the checksums in it.
     """
-    return run(lambda output: _repair(output, src, dst, sidecar, in_place, overwrite), [src])
-
-
-async def _repair(
-    output: Output, src: str, dst: str | None, sidecar: str | None, in_place: bool, overwrite: bool
-) -> int:
     try:
         with output.progress("repairing") as meter:
             done = await rpq.repair(

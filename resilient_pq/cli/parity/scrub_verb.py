@@ -15,7 +15,7 @@ from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Scheduler, Urls, WorkersTimeout, open_worker
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import parse_age, parse_size
 from resilient_pq.cli.uploads import upload_text
 from resilient_pq.io.location import shown
@@ -40,8 +40,8 @@ def _parse_rate(text: str) -> int:
 
 
 @verb(NAME)
-def scrub(
-    run: RunWork,
+async def scrub(
+    output: Output,
     urls: Urls,
     state: Annotated[
         str,
@@ -78,32 +78,28 @@ def scrub(
     everything again and again. Sidecars are proven like the files. Open uploads and unfinished files are listed.
     """
     options = ManyOptions(None, max_files, scheduler, workers_timeout)
+    async with open_worker(options, output.reached) as worker:
+        named = [worker.named(url) for url in urls]
+        with output.progress("scrubbing") as meter:
 
-    async def work(output: Output) -> int:
-        async with open_worker(options, output.reached) as worker:
-            named = [worker.named(url) for url in urls]
-            with output.progress("scrubbing") as meter:
+            def show(report: rpq.ScrubReport) -> None:
+                done = report.num_files - report.num_due
+                meter.update(done / max(1, report.num_files), wording.counted(done, "object"))
 
-                def show(report: rpq.ScrubReport) -> None:
-                    done = report.num_files - report.num_due
-                    meter.update(done / max(1, report.num_files), wording.counted(done, "object"))
-
-                report = await rpq.scrub(
-                    named[0] if len(named) == 1 else named,
-                    state,
-                    every=every,
-                    budget=budget,
-                    heal=heal,
-                    replica=replica,
-                    stop_after=stop_after,
-                    max_files=worker.max_files,
-                    storage_options=output.reached.options,
-                    progress=show,
-                    run=None if scheduler is None else worker.run,
-                )
-        return _show(output, urls, state, report)
-
-    return run(work, urls)
+            report = await rpq.scrub(
+                named[0] if len(named) == 1 else named,
+                state,
+                every=every,
+                budget=budget,
+                heal=heal,
+                replica=replica,
+                stop_after=stop_after,
+                max_files=worker.max_files,
+                storage_options=output.reached.options,
+                progress=show,
+                run=None if scheduler is None else worker.run,
+            )
+    return _show(output, urls, state, report)
 
 
 def _show(output: Output, urls: list[str], state: str, report: rpq.ScrubReport) -> int:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import Sources, open_each
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 
 NAME = "count"
 EPILOG = epilog(
@@ -20,25 +20,21 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def count(run: RunWork, urls: Sources) -> int:
+async def count(output: Output, urls: Sources) -> int:
     """Print the number of rows.
 
     Only footers are read. For several files there is a line for each, and a total.
     """
-
-    async def work(output: Output) -> int:
-        found: list[tuple[str, int]] = []
-        async with aclosing(open_each(output, urls)) as files:
-            async for file in files:
-                found.append((file.url, file.num_rows))
-        total = sum(rows for _, rows in found)
-        width = len(str(total))
-        if len(found) == 1:
-            output.block(str(total))
-        else:
-            for url, rows in [*found, ("total", total)]:
-                output.block(f"{rows:>{width}}  {url}")
-        output.finish("read", rows=total, url=output.url, files=[{"url": url, "rows": rows} for url, rows in found])
-        return ExitCode.SOUND
-
-    return run(work, urls)
+    found: list[tuple[str, int]] = []
+    async with aclosing(open_each(output, urls)) as files:
+        async for file in files:
+            found.append((file.url, file.num_rows))
+    total = sum(rows for _, rows in found)
+    width = len(str(total))
+    if len(found) == 1:
+        output.block(str(total))
+    else:
+        for url, rows in [*found, ("total", total)]:
+            output.block(f"{rows:>{width}}  {url}")
+    output.finish("read", rows=total, url=output.url, files=[{"url": url, "rows": rows} for url, rows in found])
+    return ExitCode.SOUND

@@ -19,7 +19,7 @@ from resilient_pq.cli.input.input_rows import metadata_of
 from resilient_pq.cli.output import text_rows, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import open_rows
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 
 NAME = "diff"
 EPILOG = epilog(
@@ -35,9 +35,9 @@ _SHOWN = 10
 _Difference = dict[str, Any]
 
 
-@verb(NAME)
-def diff(
-    run: RunWork,
+@verb(NAME, about=lambda given: [given["one"], given["two"]])
+async def diff(
+    output: Output,
     one: Annotated[str, typer.Argument(metavar="A", help="A file, a folder or a pattern: a path or a URL.")],
     two: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.")],
 ) -> int:
@@ -46,28 +46,24 @@ def diff(
     Rows are compared by their position, and columns by their names; how values are encoded, compressed and cut into
     row groups does not count. NaN equals NaN. Both are streamed, a batch at a time.
     """
-
-    async def work(output: Output) -> int:
-        async with open_rows(output, [one]) as ours, open_rows(output, [two]) as theirs:
-            found: dict[str, list[_Difference]] = {"schema": _schema(ours, theirs), "metadata": _metadata(ours, theirs)}
-            _show(output, found)
-            if ours.num_rows != theirs.num_rows:
-                output.line("rows", f"{ours.num_rows:,} -> {theirs.num_rows:,}")
-            counts, first = await _values(output, ours, theirs)
-        for each in first:
-            output.line("value", f"row {each['row']:,}, {each['column']}: {_json(each['a'])} -> {_json(each['b'])}")
-        for name, number in counts.items():
-            output.line("column", f"{name}: {wording.counted(number, 'different value')}")
-        same = not (found["schema"] or found["metadata"] or counts) and ours.num_rows == theirs.num_rows
-        if same:
-            output.line("same", wording.counted(ours.num_rows, "row"))
-        rows = {"a": ours.num_rows, "b": theirs.num_rows}
-        values = {"columns": dict(counts), "first": first}
-        facts: dict[str, Any] = {"num_rows": rows, **found, "values": values}
-        output.finish("same" if same else "different", url=output.url, **facts)
-        return ExitCode.SOUND if same else ExitCode.DAMAGE
-
-    return run(work, [one, two])
+    async with open_rows(output, [one]) as ours, open_rows(output, [two]) as theirs:
+        found: dict[str, list[_Difference]] = {"schema": _schema(ours, theirs), "metadata": _metadata(ours, theirs)}
+        _show(output, found)
+        if ours.num_rows != theirs.num_rows:
+            output.line("rows", f"{ours.num_rows:,} -> {theirs.num_rows:,}")
+        counts, first = await _values(output, ours, theirs)
+    for each in first:
+        output.line("value", f"row {each['row']:,}, {each['column']}: {_json(each['a'])} -> {_json(each['b'])}")
+    for name, number in counts.items():
+        output.line("column", f"{name}: {wording.counted(number, 'different value')}")
+    same = not (found["schema"] or found["metadata"] or counts) and ours.num_rows == theirs.num_rows
+    if same:
+        output.line("same", wording.counted(ours.num_rows, "row"))
+    rows = {"a": ours.num_rows, "b": theirs.num_rows}
+    values = {"columns": dict(counts), "first": first}
+    facts: dict[str, Any] = {"num_rows": rows, **found, "values": values}
+    output.finish("same" if same else "different", url=output.url, **facts)
+    return ExitCode.SOUND if same else ExitCode.DAMAGE
 
 
 def _show(output: Output, found: dict[str, list[_Difference]]) -> None:

@@ -10,7 +10,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import text_rows, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import Sources, open_rows
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import split_names
 
 NAME = "head"
@@ -25,8 +25,8 @@ _WIDEST = 32
 
 
 @verb(NAME)
-def head(
-    run: RunWork,
+async def head(
+    output: Output,
     urls: Sources,
     rows: Annotated[int, typer.Option("--rows", "-n", min=0, metavar="N", help="How many rows.")] = 10,
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")] = None,
@@ -37,16 +37,12 @@ def head(
     other programs.
     """
     names = split_names(columns)
-
-    async def work(output: Output) -> int:
-        async with open_rows(output, urls) as dataset:
-            table = await dataset.read(names, limit=rows)
-            _show(output, table.column_names, text_rows.records_of(table), dataset.num_rows)
-            records = [text_rows.plain(record) for record in text_rows.records_of(table)] if output.as_json else []
-            output.finish("read", rows=table.num_rows, url=output.url, num_rows=dataset.num_rows, records=records)
-        return ExitCode.SOUND
-
-    return run(work, urls)
+    async with open_rows(output, urls) as dataset:
+        table = await dataset.read(names, limit=rows)
+        _show(output, table.column_names, text_rows.records_of(table), dataset.num_rows)
+        records = [text_rows.plain(record) for record in text_rows.records_of(table)] if output.as_json else []
+        output.finish("read", rows=table.num_rows, url=output.url, num_rows=dataset.num_rows, records=records)
+    return ExitCode.SOUND
 
 
 def _show(output: Output, names: list[str], records: list[dict[str, Any]], num_rows: int) -> None:

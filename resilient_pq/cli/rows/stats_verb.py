@@ -14,7 +14,7 @@ from resilient_pq.cli.inspect.footer_facts import ColumnFacts, columns_of
 from resilient_pq.cli.output import text_rows, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import Sources, open_each
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.errors import Where, located
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics
 
@@ -73,42 +73,35 @@ class _Column:
 
 
 @verb(NAME)
-def stats(run: RunWork, urls: Sources) -> int:
+async def stats(output: Output, urls: Sources) -> int:
     """Show type, nulls, bounds, encodings and size of each column.
 
     Only footers are read: bounds are those that the writers stored; ? stands for bounds that they did not store.
     Several files are shown as one.
     """
-
-    async def work(output: Output) -> int:
-        columns: dict[tuple[str, str], _Column] = {}
-        num_files = num_rows = 0
-        async with aclosing(open_each(output, urls)) as files:
-            async for file in files:
-                num_files, num_rows = num_files + 1, num_rows + file.num_rows
-                with located(Where(key=file.url)):
-                    for facts in columns_of(file.contents):
-                        columns.setdefault((facts.name, facts.type), _Column()).add(file, facts)
-        found = [column.to_json() for column in columns.values()]
-        output.line("rows", f"{num_rows:,} in {wording.counted(num_files, 'file')}")
-        output.table(
-            ("column", "type", "nulls", "min", "max"),
-            [[each["name"], each["type"], *_short(each, "nulls", "min", "max")] for each in found],
-            left=2,
-        )
-        output.block("")
-        output.table(
-            ("column", "size", "ratio", "codec", "encodings"),
-            [
-                [each["name"], wording.in_bytes(each["num_bytes"]), *_short(each, "ratio"), *_names(each)]
-                for each in found
-            ],
-            last_left=True,
-        )
-        output.finish("read", rows=num_rows, url=output.url, files=num_files, columns=found)
-        return ExitCode.SOUND
-
-    return run(work, urls)
+    columns: dict[tuple[str, str], _Column] = {}
+    num_files = num_rows = 0
+    async with aclosing(open_each(output, urls)) as files:
+        async for file in files:
+            num_files, num_rows = num_files + 1, num_rows + file.num_rows
+            with located(Where(key=file.url)):
+                for facts in columns_of(file.contents):
+                    columns.setdefault((facts.name, facts.type), _Column()).add(file, facts)
+    found = [column.to_json() for column in columns.values()]
+    output.line("rows", f"{num_rows:,} in {wording.counted(num_files, 'file')}")
+    output.table(
+        ("column", "type", "nulls", "min", "max"),
+        [[each["name"], each["type"], *_short(each, "nulls", "min", "max")] for each in found],
+        left=2,
+    )
+    output.block("")
+    output.table(
+        ("column", "size", "ratio", "codec", "encodings"),
+        [[each["name"], wording.in_bytes(each["num_bytes"]), *_short(each, "ratio"), *_names(each)] for each in found],
+        last_left=True,
+    )
+    output.finish("read", rows=num_rows, url=output.url, files=num_files, columns=found)
+    return ExitCode.SOUND
 
 
 def _short(column: dict[str, Any], *names: str) -> list[str]:

@@ -16,7 +16,7 @@ from resilient_pq.cli.output.output_streams import write_text
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import open_rows
 from resilient_pq.cli.rows.where_clause import WhereClause
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import split_names
 from resilient_pq.reader.growing_file import row_groups_before
 
@@ -41,8 +41,8 @@ def _rows(text: str) -> int:
 
 
 @verb(NAME)
-def tail(
-    run: RunWork,
+async def tail(
+    output: Output,
     url: Annotated[str, typer.Argument(metavar="URL", help="A file, a folder, or a pattern in quotes.")],
     rows: Annotated[
         int, typer.Option("--rows", "-n", metavar="N", parser=_rows, help="How many of the last rows; or all.")
@@ -66,33 +66,29 @@ def tail(
     Only row groups that have some of the last rows are read. With --where, these rows are looked at, and a few before
     them.
     """
-    names, last = split_names(columns), None if rows < 0 else rows
-
-    async def work(output: Output) -> int:
-        options = rpq.FollowOptions(poll_seconds=poll, last_rows=last, idle_seconds=idle)
-        if not follow:
-            async with open_rows(output, [url]) as dataset:
-                filters = WhereClause(where or "").filters(dataset.files[0].schema)
-                surplus = 0 if where else _surplus(dataset.files, last)
-                for file, before in zip(dataset.files, row_groups_before(dataset.files, last), strict=True):
-                    if before < file.num_row_groups:
-                        wanted = range(before, file.num_row_groups)
-                        batches = file.batches(_BATCH_ROWS, names, row_groups=wanted, filters=filters)
-                        surplus = await _print(batches, surplus, form)
-            return ExitCode.SOUND
-        how: dict[str, Any] = {
-            "follow": options,
-            "storage_options": output.reached.options,
-            **output.reached.keys.reading,
-        }
-        async with rpq.open_many(url, **how) if names_many(url) else rpq.open(url, **how) as source:
-            files = source.files if isinstance(source, rpq.Dataset) else [source]
-            filters = WhereClause(where or "").filters(files[0].schema)
-            surplus = 0 if where else _surplus(files, last)
-            await _print(source.batches(_BATCH_ROWS, names, filters=filters), surplus, form)
+    names, condition, last = split_names(columns), WhereClause(where or ""), None if rows < 0 else rows
+    options = rpq.FollowOptions(poll_seconds=poll, last_rows=last, idle_seconds=idle)
+    if not follow:
+        async with open_rows(output, [url]) as dataset:
+            filters = condition.filters(dataset.files[0].schema)
+            surplus = 0 if where else _surplus(dataset.files, last)
+            for file, before in zip(dataset.files, row_groups_before(dataset.files, last), strict=True):
+                if before < file.num_row_groups:
+                    wanted = range(before, file.num_row_groups)
+                    batches = file.batches(_BATCH_ROWS, names, row_groups=wanted, filters=filters)
+                    surplus = await _print(batches, surplus, form)
         return ExitCode.SOUND
-
-    return run(work, [url])
+    how: dict[str, Any] = {
+        "follow": options,
+        "storage_options": output.reached.options,
+        **output.reached.keys.reading,
+    }
+    async with rpq.open_many(url, **how) if names_many(url) else rpq.open(url, **how) as source:
+        files = source.files if isinstance(source, rpq.Dataset) else [source]
+        filters = condition.filters(files[0].schema)
+        surplus = 0 if where else _surplus(files, last)
+        await _print(source.batches(_BATCH_ROWS, names, filters=filters), surplus, form)
+    return ExitCode.SOUND
 
 
 def _surplus(files: Sequence[rpq.File], last: int | None) -> int:

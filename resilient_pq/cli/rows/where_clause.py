@@ -71,7 +71,6 @@ class WhereClause:
     """A parsed condition; an `OptionError` shows the place of a mistake in the text."""
 
     def __init__(self, text: str) -> None:
-        """Parse the text."""
         self._text = re.sub(r"\s", " ", text)
         self._tokens = self._split()
         self._depth = 0

@@ -10,7 +10,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Log, OlderThan, UploadId
 from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.io import WriteStore
@@ -26,8 +26,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def uploads_abort(
-    run: RunWork,
+async def uploads_abort(
+    output: Output,
     url: Annotated[
         str,
         typer.Argument(
@@ -46,8 +46,8 @@ def uploads_abort(
     """
     upload_selection.refuse_young(url, older_than)
     if older_than is None:
-        return run(lambda output: _abort_one(output, url, upload_id, log), [url])
-    return run(lambda output: _abort_old(output, url, upload_id, older_than, log), [url])
+        return await _abort_one(output, url, upload_id, log)
+    return await _abort_old(output, url, upload_id, older_than, log)
 
 
 async def _abort_one(output: Output, url: str, upload_id: str | None, log: str | None) -> int:

@@ -13,7 +13,7 @@ from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import OlderThan, UploadId
 from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.errors import Where
@@ -36,8 +36,8 @@ _HOW = {
 
 
 @verb(NAME)
-def uploads_complete(
-    run: RunWork,
+async def uploads_complete(
+    output: Output,
     url: Annotated[
         str,
         typer.Argument(
@@ -70,14 +70,15 @@ def uploads_complete(
     cannot be is told of, and the others go on. --json prints a document for each as a line, and one of all as the last.
     """
     upload_selection.refuse_young(url, older_than)
-    options = {"overwrite": overwrite, "gap_free": gap_free}
+    options: dict[str, Any] = {"overwrite": overwrite, "gap_free": gap_free}
     if older_than is None:
-        return run(
-            lambda output: _complete(output, url, {**options, "upload_id": upload_id, "metadata": metadata}), [url]
-        )
+        options |= {"upload_id": upload_id, "metadata": metadata}
+        done = await rpq.complete_upload(url, **options, storage_options=output.reached.options)
+        _show_completed(output, done)
+        return ExitCode.SOUND
     if upload_id is not None or metadata is not None:
         raise typer.BadParameter("it is about one upload, and --older-than about many", param_hint="--older-than")
-    return run(lambda output: _complete_many(output, url, older_than, options), [url])
+    return await _complete_many(output, url, older_than, options)
 
 
 async def _complete_many(output: Output, url: str, older_than: timedelta, options: Mapping[str, Any]) -> int:
@@ -105,11 +106,6 @@ async def _complete_many(output: Output, url: str, older_than: timedelta, option
         uploads_not_completed=num_errors,
     )
     return code
-
-
-async def _complete(output: Output, url: str, options: Mapping[str, Any]) -> int:
-    _show_completed(output, await rpq.complete_upload(url, **options, storage_options=output.reached.options))
-    return ExitCode.SOUND
 
 
 def _show_completed(output: Output, done: rpq.CompletedUpload) -> None:

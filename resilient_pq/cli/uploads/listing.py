@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Log, OlderThan
 from resilient_pq.cli.uploads import upload_selection, upload_text
 from resilient_pq.io.location import shown
@@ -24,8 +24,8 @@ EPILOG = epilog(
 
 
 @verb(NAME)
-def uploads_list(
-    run: RunWork,
+async def uploads_list(
+    output: Output,
     url: Annotated[
         str,
         typer.Argument(metavar="URL", help="A bucket, what the names begin with, or a pattern: s3://bucket/prefix."),
@@ -38,10 +38,6 @@ def uploads_list(
     "completable" is the size of the object that completing would make: by the rule, up to the newest checkpoint that
     was stored; gap-free, where the parts are not as a writer of this package leaves them, up to the first missing part.
     """
-    return run(lambda output: _list(output, url, older_than, log), [url])
-
-
-async def _list(output: Output, url: str, older_than: timedelta | None, log: str | None) -> int:
     store, key = upload_selection.place_of(url, output.reached.options)
     async with store:
         found = await upload_selection.uploads_of(store, url, key, older_than=older_than, log=log)

@@ -8,7 +8,7 @@ import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
-from resilient_pq.cli.running import RunWork, verb
+from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Log, UploadId, Url
 from resilient_pq.cli.uploads import upload_text
 from resilient_pq.shell_commands import command
@@ -23,8 +23,8 @@ EPILOG = epilog(
 )
 
 
-def show(
-    run: RunWork,
+async def show(
+    output: Output,
     url: Url,
     upload_id: UploadId = None,
     log: Log = None,
@@ -34,15 +34,6 @@ def show(
     These are the uploads that are open for the object, and the object itself where there is one; only its footer is
     read, and nothing changed.
     """
-    return run(lambda output: _resume_info(output, url, upload_id, log), [url])
-
-
-uploads_show = verb(NAME)(show)
-#: By the name that it had before.
-uploads_resume_info = verb("uploads resume-info")(show)
-
-
-async def _resume_info(output: Output, url: str, upload_id: str | None, log: str | None) -> int:
     info = await rpq.resume_info(url, upload_id=upload_id, log=log, storage_options=output.reached.options)
     for upload in info.uploads:
         _show_upload(output, upload)
@@ -57,6 +48,11 @@ async def _resume_info(output: Output, url: str, upload_id: str | None, log: str
         object=_object_json(info),
     )
     return ExitCode.SOUND if found else ExitCode.NOTHING
+
+
+uploads_show = verb(NAME)(show)
+#: By the name that it had before.
+uploads_resume_info = verb("uploads resume-info")(show)
 
 
 def _show_upload(output: Output, upload: rpq.Upload) -> None:

@@ -32,16 +32,9 @@ _OWN_PREFIX = "rpq."
 
 
 class Summary:
-    """A summary that grows file by file.
-
-    Attributes:
-        num_files: Files taken in.
-        num_row_groups: Their row groups.
-        num_rows: Their rows.
-    """
+    """A summary that grows file by file."""
 
     def __init__(self) -> None:
-        """Begin with no file."""
         self.num_files = 0
         self.num_row_groups = 0
         self.num_rows = 0
@@ -180,15 +173,9 @@ def _words(node: Node | None, other: Node | None = None) -> str:
 
 
 class SharedKeys:
-    """The keys of files that have one Parquet schema, taken in one after the other.
-
-    A key is kept when every file has it with the same value. Two are not as simple: of ``pandas`` the first file's
-    is kept, and of ``ARROW:schema`` the types, where all files agree on them; else the types are those of the
-    Parquet schema.
-    """
+    """The keys that all files of one Parquet schema have with the same value; ``pandas`` is the first file's."""
 
     def __init__(self, schema: Schema, key_value: Mapping[str, str | None]) -> None:
-        """Begin with the first file."""
         self._schema = schema
         self._kept = {key: value for key, value in key_value.items() if not key.startswith(_OWN_PREFIX)}
         self._stored = {key_value.get(ARROW_SCHEMA_KEY)}

@@ -8,7 +8,7 @@ from typing import Final
 
 from resilient_pq.errors import OptionError, UnsupportedError
 from resilient_pq.format.crypto.modules import KeyCipher
-from resilient_pq.format.file_metadata import AesGcm, EncryptionAlgorithm
+from resilient_pq.format.file_metadata import AesGcm, ColumnChunk, EncryptionAlgorithm, EncryptionWithColumnKey
 
 #: Names of the algorithms (Encryption.md, section 4.2).
 AES_GCM: Final = "AES_GCM_V1"
@@ -74,19 +74,19 @@ class FileCipher:
     Attributes:
         algorithm: How the file is encrypted.
         file_aad: What the AAD of each module begins with.
-        footer: The cipher of the footer, and of columns that have no key of their own; None where it is not known.
+        footer: The cipher of the footer, and of columns that have no key of their own.
         columns: The ciphers of columns with a key of their own, by dotted path; None where their key is not known.
     """
 
     algorithm: FileAlgorithm
     file_aad: bytes | None
-    footer: KeyCipher | None
+    footer: KeyCipher
     columns: dict[str, KeyCipher | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, algorithm: FileAlgorithm, footer_key: bytes | None, aad_prefix: bytes | None = None) -> FileCipher:
+    def of(cls, algorithm: FileAlgorithm, footer_key: bytes, aad_prefix: bytes | None = None) -> FileCipher:
         """Begin with the footer key alone."""
-        footer = None if footer_key is None else KeyCipher(footer_key, tagged_pages=algorithm.tagged_pages)
+        footer = KeyCipher(footer_key, tagged_pages=algorithm.tagged_pages)
         return cls(algorithm, algorithm.file_aad(aad_prefix), footer)
 
     def take_column_keys(self, keys: Mapping[str, bytes | None]) -> None:
@@ -94,3 +94,15 @@ class FileCipher:
         tagged = self.algorithm.tagged_pages
         for path, key in keys.items():
             self.columns[path] = None if key is None else KeyCipher(key, tagged_pages=tagged)
+
+    def of_chunk(self, chunk: ColumnChunk) -> KeyCipher | None:
+        """The cipher of a chunk; None where it is in the clear, or its key is not known."""
+        if chunk.crypto_metadata is None:  # in the clear, but DuckDB says so of what its footer key encrypts
+            return self.footer if self.file_aad is None else None
+        own = own_key_of(chunk)
+        return self.footer if own is None else self.columns.get(".".join(own.path_in_schema or ()))
+
+
+def own_key_of(chunk: ColumnChunk) -> EncryptionWithColumnKey | None:
+    """What a chunk says of its key, where it has one of its own."""
+    return None if chunk.crypto_metadata is None else chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY

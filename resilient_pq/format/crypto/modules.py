@@ -80,9 +80,9 @@ class ModulePlace:
         return file_aad + bytes([self.type]) + struct.pack(f"<{len(ordinals)}h", *ordinals)
 
 
-def record_aad(file_aad: bytes, kind: int, number: int) -> bytes:
+def record_aad(file_aad: bytes | None, kind: int, number: int) -> bytes:
     """The AAD of the payload of a record of ours, which has a number in its file (docs/format.md)."""
-    return file_aad + bytes([ModuleType.RECORD + kind]) + number.to_bytes(4, "little")
+    return (file_aad or b"") + bytes([ModuleType.RECORD + kind]) + number.to_bytes(4, "little")
 
 
 class KeyCipher:
@@ -197,10 +197,11 @@ def aes_gcm() -> Any:
 
 def checked_key(key: object) -> bytes:
     """A key, if it can be one; the error says nothing of its bytes."""
-    if not isinstance(key, bytes | bytearray) or len(key) not in KEY_SIZES:
-        what = f"{len(key)} bytes" if isinstance(key, bytes | bytearray) else type(key).__name__
+    found = bytes(key) if isinstance(key, bytes | bytearray | memoryview) else None
+    if found is None or len(found) not in KEY_SIZES:
+        what = type(key).__name__ if found is None else f"{len(found)} bytes"
         raise OptionError(f"an encryption key is bytes, 16, 24 or 32 of them, not {what}")
-    return bytes(key)
+    return found
 
 
 def module_size(data: memoryview, at: int, end: int, overhead: int) -> int:

@@ -22,7 +22,7 @@ from resilient_pq.format.crypto.modules import (
     WrongTagError,
     module_size,
 )
-from resilient_pq.format.file_metadata import PageHeader
+from resilient_pq.format.file_metadata import OffsetIndex, PageHeader
 
 #: A binary field whose number is 15 more than that of the field before it, and the end of a struct.
 _UNKNOWN_BINARY: Final = b"\xf8"
@@ -73,6 +73,10 @@ class ChunkCipher:
     def open_index(self, module: memoryview, module_type: ModuleType) -> bytes:
         """The content of an index or a part of a bloom filter, of which `module` is the whole module."""
         return bytes(self.cipher.open(module, module_type, self.aad(module_type)))
+
+    def open_offset_index(self, module: memoryview) -> OffsetIndex:
+        """The places of the pages, of which `module` is the whole module."""
+        return compact_protocol.decode(OffsetIndex, self.open_index(module, ModuleType.OFFSET_INDEX))[0]
 
     def open_page(self, page: SealedPage, data: memoryview, out: memoryview, *, with_crc: bool = False) -> None:
         """Put a page in the clear into `out`, which has the size of `data`, its two modules.

@@ -24,7 +24,7 @@ class ChunkSealer:
     """Seals the modules of one column chunk, whose ordinals are in the AAD of each."""
 
     cipher: KeyCipher
-    file_aad: bytes
+    file_aad: bytes | None
     random_bytes: RandomBytes
     row_group: int
     column: int

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from resilient_pq.checksum import crc32
 from resilient_pq.errors import (
     AuthenticationError,
-    ChecksumError,
     FormatError,
-    KeyMissingError,
-    TornFileError,
     Where,
     WrongKeyError,
     located,
 )
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.compact_protocol import BINARY, field
-from resilient_pq.format.crypto.file_cipher import FileAlgorithm, FileCipher
+from resilient_pq.format.crypto.file_cipher import FileAlgorithm, FileCipher, own_key_of
 from resilient_pq.format.crypto.modules import (
     GCM_OVERHEAD,
     NONCE_SIZE,
@@ -27,13 +23,14 @@ from resilient_pq.format.crypto.modules import (
     KeyCipher,
     ModulePlace,
     ModuleType,
+    RandomBytes,
     WrongTagError,
     module_size,
 )
 from resilient_pq.format.crypto.page_view import ChunkCipher
-from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, EncryptionAlgorithm, FileMetaData
-from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBytes
-from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, parse_header, payload_sums
+from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, EncryptionAlgorithm, FileMetaData, RowGroup
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBytes, frame, framed_in
+from resilient_pq.format.resilience_records import RecordHeader
 
 FOOTER_CHANGED: Final = "the footer is not what was sealed: it was changed, or what binds it to the file"
 #: Nonce and tag behind a footer in the clear.
@@ -77,8 +74,6 @@ class SealedFooter:
         """
         aad = ModulePlace(ModuleType.FOOTER).aad(cipher.file_aad)
         key = cipher.footer
-        if key is None:
-            raise KeyMissingError("the footer key is missing, by which the footer is verified")
         with located(Where(offset=self.start)):
             try:
                 if self.module is not None:
@@ -117,21 +112,13 @@ def read_sealed_footer(tail: memoryview, offset: int) -> SealedFooter | NeedByte
         ChecksumError: The record of ours before it says that its bytes changed.
         FormatError: It is damaged.
     """
-    size = offset + len(tail)
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] not in (MAGIC, ENCRYPTED_MAGIC):
         return None
-    length = int.from_bytes(last[:4], "little")
-    start = size - TAIL_SIZE - length
-    if start < len(MAGIC):
-        raise TornFileError(f"the footer says it has {length:,} bytes, but the file has {size:,}")
-    if start < offset or (start - HEADER_SIZE < offset and start >= HEADER_SIZE):
-        return NeedBytes(max(start - HEADER_SIZE, 0))
-    payload = tail[start - offset :]
-    record = _record(tail, start - offset, start)
-    if record is not None and not record.holds(payload):
-        computed, where = crc32(payload), Where(offset=start)
-        raise ChecksumError("footer CRC32 does not match", stored=record.payload_crc, computed=computed, where=where)
+    found = framed_in(tail, offset, int.from_bytes(last[:4], "little"))
+    if isinstance(found, NeedBytes):
+        return found
+    start, payload, record = found
     with located(Where(offset=start)):
         return parse_sealed_footer(payload, start, record)
 
@@ -154,9 +141,16 @@ def parse_sealed_footer(payload: memoryview, start: int, record: RecordHeader | 
     return SealedFooter(start, payload, algorithm, metadata.footer_signing_key_metadata, None, record)
 
 
-def _record(tail: memoryview, at: int, start: int) -> RecordHeader | None:
-    header = parse_header(tail[at - HEADER_SIZE : at]) if at >= HEADER_SIZE else None
-    return header if header is not None and header.payload_offset == start else None
+def sealed_frame(
+    metadata: bytes, cipher: FileCipher, key_metadata: bytes | None, random_bytes: RandomBytes, *, in_clear: bool
+) -> bytes:
+    """Serialised metadata as a footer that is sealed, or signed, its length and the magic behind it."""
+    key, aad = cipher.footer, ModulePlace(ModuleType.FOOTER).aad(cipher.file_aad)
+    if in_clear:
+        return frame(metadata + key.signature(metadata, random_bytes(NONCE_SIZE), aad))
+    module = key.seal(metadata, ModuleType.FOOTER, aad, random_bytes)
+    crypto = FileCryptoMetaData(cipher.algorithm.stored, key_metadata)
+    return frame(compact_protocol.encode(crypto) + module, ENCRYPTED_MAGIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,19 +162,14 @@ class OpenedChunk:
     bloom_filter: tuple[int, int | None] | None  # where its bloom filter lies, and the bytes of it on disk
 
 
-def column_key_metadata(metadata: FileMetaData) -> dict[str, bytes | None]:
-    """What the footer says of the key of each column that has its own, by dotted path."""
-    found: dict[str, bytes | None] = {}
-    for row_group in metadata.row_groups:
-        for chunk in row_group.columns:
-            own = chunk.crypto_metadata and chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
-            if own:
-                found[".".join(own.path_in_schema or ())] = own.key_metadata
-    return found
+def column_key_metadata(row_groups: Iterable[RowGroup]) -> dict[str, bytes | None]:
+    """What row groups say of the key of each column that has its own, by dotted path."""
+    found = [own_key_of(chunk) for row_group in row_groups for chunk in row_group.columns]
+    return {".".join(own.path_in_schema or ()): own.key_metadata for own in found if own is not None}
 
 
-def open_chunks(metadata: FileMetaData, cipher: FileCipher) -> Iterator[OpenedChunk]:
-    """Put what sealed metadata of chunks say into the footer, as a file in the clear has it; gives these chunks.
+def open_chunks(row_groups: Iterable[RowGroup], cipher: FileCipher) -> Iterator[OpenedChunk]:
+    """Put what sealed metadata of chunks say into their row groups, as a file in the clear has it; gives these chunks.
 
     Chunks of which the key is not known are left as they are.
 
@@ -188,11 +177,11 @@ def open_chunks(metadata: FileMetaData, cipher: FileCipher) -> Iterator[OpenedCh
         WrongKeyError: The key of a column opens nothing.
         AuthenticationError: The metadata of a chunk were changed.
     """
-    for position, row_group in enumerate(metadata.row_groups):
+    for position, row_group in enumerate(row_groups):
         ordinal = position if row_group.ordinal is None else row_group.ordinal
         row_group.columns = list(row_group.columns)
         for column, chunk in enumerate(row_group.columns):
-            if (key := _key_of(chunk, cipher)) is None:
+            if (key := cipher.of_chunk(chunk)) is None:
                 continue
             opener = ChunkCipher(key, cipher.file_aad, ordinal, column)
             _open_metadata(chunk, opener)
@@ -204,18 +193,11 @@ def open_chunks(metadata: FileMetaData, cipher: FileCipher) -> Iterator[OpenedCh
             yield OpenedChunk(chunk, opener, _bloom_filter(chunk.meta_data))
 
 
-def _key_of(chunk: ColumnChunk, cipher: FileCipher) -> KeyCipher | None:
-    if chunk.crypto_metadata is None:  # in the clear, but DuckDB says so of what its footer key encrypts
-        return cipher.footer if cipher.file_aad is None else None
-    own = chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
-    return cipher.footer if own is None else cipher.columns.get(".".join(own.path_in_schema or ()))
-
-
 def _open_metadata(chunk: ColumnChunk, opener: ChunkCipher) -> None:
     module, chunk.encrypted_column_metadata = chunk.encrypted_column_metadata, None
     if module is None:
         return
-    own = chunk.crypto_metadata and chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
+    own = own_key_of(chunk)
     path = ".".join((own and own.path_in_schema) or (chunk.meta_data and chunk.meta_data.path_in_schema) or ())
     where = Where(row_group=opener.row_group, column=path or None)
     with located(where):
@@ -247,12 +229,4 @@ def _bloom_filter(metadata: ColumnMetaData | None) -> tuple[int, int | None] | N
 
 def plain_record(record: RecordHeader, payload: bytes, metadata: FileMetaData) -> RecordHeader:
     """The header of a footer's record, as it is in a file in the clear."""
-    payload_hash, payload_crc = payload_sums(payload)
-    return replace(
-        record,
-        num_rows=metadata.num_rows,
-        num_row_groups=len(metadata.row_groups),
-        payload_size=len(payload),
-        payload_hash=payload_hash,
-        payload_crc=payload_crc,
-    )
+    return record.before(payload, num_rows=metadata.num_rows, num_row_groups=len(metadata.row_groups))

@@ -153,7 +153,6 @@ class ByteViewValues:
     """See `DecodedValues`."""
 
     def __init__(self, node: Primitive, num_entries: int) -> None:
-        """Make room for the views of so many entries."""
         self._views: NDArray[np.uint8] = memory_pool.empty((num_entries, 16), np.uint8)
         self._buffers: list[NDArray[np.uint8]] = []
         self._dictionary: NDArray[np.uint8] | None = None

@@ -88,7 +88,6 @@ class FixedValues:
     keeps_pages: ClassVar[bool] = False
 
     def __init__(self, node: Primitive, num_entries: int) -> None:
-        """Make room for the values of so many entries."""
         self._node = node
         self._values = room_for(node, num_entries)
         self._dictionary: NDArray[Any] | None = None

@@ -7,7 +7,9 @@ which writes it in Thrift, instead of in a struct for everything.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +41,21 @@ _ORDERS: Final = {Order.SIGNED: 1, Order.UNSIGNED: 2, Order.FLOAT: 3, Order.BOOL
 #: How the dictionaries of a chunk are chosen: the smallest encoding, and as of `dictionary_use` for text.
 FREE, KEPT, NONE, FIRST = range(4)
 
+#: The options that chunks of this module heed. Where another is not at its default, they are left to `chunk_encoder`.
+_HEEDED: Final = {
+    "codec",
+    "level",
+    "encoding",
+    "dictionary",
+    "new_readers",
+    "page_bytes",
+    "page_rows",
+    "dictionary_bytes",
+}
+_UNHEEDED: Final = [option for option in fields(ChunkOptions) if option.name not in _HEEDED]
+_UNHEEDED_DEFAULTS: Final = tuple(option.default for option in _UNHEEDED)
+_unheeded = attrgetter(*[option.name for option in _UNHEEDED])
+
 
 def is_flat(leaf: Leaf, options: ChunkOptions, cuts: Sequence[PageCut]) -> bool:
     """Whether `flat_chunk` makes such a chunk; uncommon options are left to `chunk_encoder`, as all is without it."""
@@ -53,15 +70,7 @@ def is_flat(leaf: Leaf, options: ChunkOptions, cuts: Sequence[PageCut]) -> bool:
 
 def has_common_options(options: ChunkOptions) -> bool:
     """Whether nothing uncommon is to be written with a chunk."""
-    return (
-        options.version == 1
-        and options.statistics
-        and options.level_encoding is Encoding.RLE
-        and options.bloom_filter is None
-        and not options.sealed
-        and not options.key_value
-        and not needs_hashes(options.codec)
-    )
+    return _unheeded(options) == _UNHEEDED_DEFAULTS and not needs_hashes(options.codec)
 
 
 def flat_chunk(leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut, options: ChunkOptions) -> Any:

@@ -48,7 +48,6 @@ class OpenChunk:
     """The rows of one leaf that wait for their row group to be closed."""
 
     def __init__(self, leaf: Leaf) -> None:
-        """Begin without rows."""
         self._leaf = leaf
         self._num_bytes = 0
         self._pieces: list[_Gathered | Waiting | LeafData] = []

@@ -48,7 +48,6 @@ class PageSums:
     are_hashes: bool  # as of `PageSum`
 
     def __len__(self) -> int:
-        """How many pages these are."""
         return len(self.values)
 
     def __getitem__(self, ordinal: int) -> PageSum:

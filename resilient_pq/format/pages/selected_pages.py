@@ -15,34 +15,21 @@ from resilient_pq.format.pages.page_sums import PageSums
 
 @dataclass(frozen=True, slots=True)
 class PageRead:
-    """A data page to fetch and decode.
+    """A data page to fetch and decode."""
 
-    Attributes:
-        ordinal: Its number in the chunk; the dictionary page counts.
-        bytes: Its header and body.
-        rows: Its rows, in the row group.
-    """
-
-    ordinal: int
-    bytes: ByteRange
-    rows: range
+    ordinal: int  # Its number in the chunk; the dictionary page counts
+    bytes: ByteRange  # Its header and body
+    rows: range  # Its rows, in the row group
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedPages:
-    """The pages to read of a chunk.
+    """The pages to read of a chunk."""
 
-    Attributes:
-        dictionary: The bytes of the dictionary page; None without one.
-        pages: The data pages, in order, one at least.
-        num_pages: How many data pages the chunk has.
-        sums: Of all its pages; None where the index has none.
-    """
-
-    dictionary: ByteRange | None
-    pages: tuple[PageRead, ...]
-    num_pages: int
-    sums: PageSums | None = None
+    dictionary: ByteRange | None  # The bytes of the dictionary page; None without one
+    pages: tuple[PageRead, ...]  # The data pages, in order, one at least
+    num_pages: int  # How many data pages the chunk has
+    sums: PageSums | None = None  # Of all its pages; None where the index has none
 
     @property
     def ranges(self) -> tuple[ByteRange, ...]:
@@ -81,20 +68,7 @@ def select_pages(
     with_following: bool = False,
     sums: PageSums | None = None,
 ) -> SelectedPages | None:
-    """The pages that hold some rows.
-
-    Args:
-        chunk: Where the pages lie, those that are not selected and the dictionary page too.
-        num_rows: Rows of the row group.
-        index: Of the pages, as `indexes.decode_offsets` gives it.
-        rows: The rows wanted, one at least.
-        with_following: Whether the page behind each of them is taken as well. Only that tells whether a page ends with
-            its last row: some writers have an index, and split rows of lists between pages all the same.
-        sums: Of all pages, as they stand in the index.
-
-    Returns:
-        The pages; None where the index leaves out bytes of the chunk, which may be pages, or has sums of others.
-    """
+    """The pages that hold some rows."""
     places, ends = index.page_locations, _page_ends(chunk, index)
     if not ends:
         return None

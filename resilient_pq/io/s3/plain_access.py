@@ -7,15 +7,14 @@ SSO, roles, proxies, certificates, dual stacks, access points.
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from resilient_pq.io.s3.bucket_request import BucketRequest, host_of
 from resilient_pq.io.surroundings import configuration_files, fsspec_defaults
@@ -160,6 +159,10 @@ def _is_nothing_else_set(variables: Mapping[str, str]) -> bool:
             return False
     if fsspec_defaults("s3") or _names_in(Path("~/.config/fsspec").expanduser()):
         return False
+    if sys.platform not in ("darwin", "win32"):  # elsewhere the environment alone names proxies
+        return not any(name.lower().endswith("_proxy") and value for name, value in os.environ.items())
+    from urllib.request import getproxies  # noqa: PLC0415 (it brings an HTTP client)
+
     return not getproxies()
 
 
@@ -214,6 +217,8 @@ def _section(path: str) -> Mapping[str, str] | None:
     """What a configuration file says of the profile that is taken where none is named; None where that is not clear."""
     if not os.path.lexists(path):
         return {}
+    import configparser  # noqa: PLC0415 (where there is a file)
+
     parser = configparser.RawConfigParser(default_section="")
     try:
         parser.read_string(Path(path).read_text("utf-8"))

@@ -6,7 +6,6 @@ Polars, delta-rs and obstore take the names of the Rust crate `object_store`, in
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -184,6 +183,8 @@ def _suggest(name: str) -> str:
     """What may be meant."""
     names = {each.lower(): each for each in _known_names()}
     bare = {each: each for each in _MEANINGS}
+    import difflib  # noqa: PLC0415 (for a message alone)
+
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.7)
     if close:
         return f"did you mean {names[close[0]]!r}?"

@@ -27,7 +27,6 @@ class Outage:
     """Detects that every request to a store fails; logs the begin and the end of such an outage once."""
 
     def __init__(self, name: Callable[[], str], seconds: float) -> None:
-        """Nothing is wrong."""
         self._name = name
         self._seconds = seconds
         self._since: float | None = None
@@ -73,7 +72,6 @@ class Attempts:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """Nothing is under way."""
         self.policy = policy
         self._limiter = limiter
         self._name = name

@@ -43,7 +43,6 @@ class FirstByteTimes:
     """How long the first byte of an answer usually takes: the 95th percentile of the last 200."""
 
     def __init__(self, floor: float) -> None:
-        """Nothing is known yet."""
         self._floor = floor
         self._latest: deque[float] = deque()
         self._sorted: list[float] = []
@@ -70,7 +69,6 @@ class Hedging(Generic[Result]):
     def __init__(
         self, floor: float | None, limiter: Callable[[], RequestLimiter], discard: Callable[[Result], None]
     ) -> None:
-        """Nothing is under way."""
         self._times = None if floor is None else FirstByteTimes(floor)
         self._limiter = limiter
         self._discard = discard

@@ -56,7 +56,6 @@ class AskTheSize(Exception):  # noqa: N818 - it is no error, and never leaves `R
     """A request for a tail was not answered with one."""
 
     def __init__(self, *, for_good: bool) -> None:
-        """Keep it."""
         super().__init__()
         self.for_good = for_good
 

@@ -21,7 +21,6 @@ class AdaptiveLimit:
     """
 
     def __init__(self, most: int) -> None:
-        """Begin at the most."""
         if most < 1:
             raise ValueError(f"at least 1 request is under way, not {most}")
         self._most = float(most)
@@ -58,7 +57,6 @@ class RequestLimiter:
     """Lets requests begin, in the order they came, while no more than the limit are under way."""
 
     def __init__(self, most: int) -> None:
-        """Begin at the most."""
         self._limit = AdaptiveLimit(most)
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()

@@ -34,7 +34,6 @@ class RequestLine:
     __slots__ = ("_attempt", "_begun", "_byte_range", "_method", "_num_bytes", "_open", "_url")
 
     def __init__(self, method: str, url: str, byte_range: str = "", *, num_bytes: int = 0) -> None:
-        """The request is about to be sent."""
         self._num_bytes = num_bytes
         self._open = log.isEnabledFor(logging.DEBUG)
         if self._open:
@@ -47,7 +46,6 @@ class RequestLine:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Write the line, if the request failed."""
         if error is not None:
             self.end(None, self._num_bytes, error)
 

@@ -119,17 +119,11 @@ _WEAK = (Proof.NEXT, Proof.DECOMPRESSED, Proof.PREVIOUS)
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """Pages of columns of the schema.
+    """Pages of columns of the schema."""
 
-    Attributes:
-        pages: Those that may be of a column of the schema.
-        ranges: Index of the first page of each stretch, and the one after its last.
-        borders: Indexes of pages before which something stands that stands between chunks only.
-    """
-
-    pages: list[ProbedPage]
-    ranges: list[tuple[int, int]]
-    borders: set[int]
+    pages: list[ProbedPage]  # Those that may be of a column of the schema
+    ranges: list[tuple[int, int]]  # Index of the first page of each stretch, and the one after its last
+    borders: set[int]  # Indexes of pages before which something stands that stands between chunks only
 
 
 def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:

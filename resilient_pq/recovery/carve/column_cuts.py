@@ -22,33 +22,25 @@ _FAR = 4
 _MOST = 0.75
 #: Where some are damaged, so many can be of the same column, in so many row groups at least.
 _NEARLY = 0.8
+#: What happens by chance once in a thousand times, as a logarithm.
+_RARE = math.log(1000)
 _ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True)
 class CutChunk:
-    """A chunk, and how it differs from those of other columns.
+    """A chunk, and how it differs from those of other columns."""
 
-    Attributes:
-        kinds: The kinds of columns that it may be of, the simplest first.
-        start: Index of its first page.
-        end: Index after its last.
-        rows: Its rows.
-        has_values: Whether it has any value that is not null.
-        has_dictionary: Whether values of it are in a dictionary.
-        size: Bytes of its pages before compression.
-        floating: Of its pages, how many look like floating-point numbers, and how many can be looked at so.
-        numbers: The least and the greatest of its values as integers, where they are numbers that can be seen.
-    """
-
-    kinds: tuple[ColumnKind, ...]
-    start: int
-    end: int
-    rows: int
-    has_values: bool
-    has_dictionary: bool
-    size: int
+    kinds: tuple[ColumnKind, ...]  # The kinds of columns that it may be of, the simplest first
+    start: int  # Index of its first page
+    end: int  # Index after its last
+    rows: int  # Its rows
+    has_values: bool  # Whether it has any value that is not null
+    has_dictionary: bool  # Whether values of it are in a dictionary
+    size: int  # Bytes of its pages before compression
+    # Of its pages, how many look like floating-point numbers, and how many can be looked at so
     floating: tuple[int, int]
+    # The least and the greatest of its values as integers, where they are numbers that can be seen
     numbers: tuple[float, float] | None
 
     def is_like(self, other: CutChunk) -> bool:
@@ -208,17 +200,11 @@ def group_by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | No
 
 @dataclass(frozen=True, slots=True)
 class ColumnCount:
-    """The number of columns.
+    """The number of columns."""
 
-    Attributes:
-        count: The columns.
-        first: Ordinal of that of the first chunk.
-        num_known: Chunks, from the first on, whose columns are known; later ones belong to other row groups or
-            columns.
-    """
-
-    count: int
-    first: int
+    count: int  # The columns
+    first: int  # Ordinal of that of the first chunk
+    # Chunks, from the first on, whose columns are known; later ones belong to other row groups or columns
     num_known: int
 
     def columns(self, chunks: Sequence[CutChunk]) -> list[list[CutChunk]]:
@@ -253,7 +239,8 @@ def _of_several_runs(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Col
     most = math.gcd(*map(len, runs if begins else runs[1:]))
     for count in range(most, 0, -1):
         if most % count == 0 and _repeats(chunks, count) and (begins or _all_alike(runs, count)):
-            return ColumnCount(count, -len(runs[0]) % count, len(chunks))
+            clear = _clear_count(chunks, count)
+            return None if clear is None else ColumnCount(clear, -len(runs[0]) % clear, len(chunks))
     return None
 
 
@@ -265,10 +252,17 @@ def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> Colu
         return None
     if count < len(chunks):
         return ColumnCount(count, 0 if begins else -len(chunks) % count, len(chunks))
-    if begins:  # more columns than there are would be made up; the first row group is what it is in any case
-        again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
-        count = next(again, count)
-    return None if _have_twins(chunks[:count]) else ColumnCount(count, 0, count)
+    if begins:
+        count = _first_row_group(chunks, count, ends=ends)
+    return None if count is None or _have_twins(chunks[:count]) else ColumnCount(count, 0, count)
+
+
+def _first_row_group(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> int | None:
+    """The number of chunks behind which the columns begin again; more columns than there are would be made up."""
+    again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
+    count = next(again, count)
+    contradicted = not _repeats(chunks, count) and any(_repeats(chunks, n) for n in range(1, count))
+    return None if contradicted else count
 
 
 def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool:
@@ -295,7 +289,45 @@ def _of_equal_rows(chunks: Sequence[CutChunk]) -> int | None:
         return next((count for count in counts if _recurs(chunks, count)), None)
     # Of a file that was cut, the last row group may lack chunks.
     counts = [n for n in range(1, len(chunks)) if not len(chunks) % n or len(chunks) > 2 * n]
-    return next((count for count in counts if _recurs(chunks, count)), len(chunks))
+    count = next((count for count in counts if _recurs(chunks, count)), len(chunks))
+    return count if count == len(chunks) else _clear_count(chunks, count)
+
+
+def _clear_count(chunks: Sequence[CutChunk], count: int) -> int | None:
+    """So many columns, or fewer of which one goes on through all row groups; None where fewer are as likely.
+
+    Of fewer columns the types repeat as well, and values that vary from row group to row group may be alike by chance
+    where so many columns are taken for one.
+    """
+    fewer = [n for n in range(1, count) if not count % n and _repeats(chunks, n)]
+    certain = next((n for n in fewer if any(_go_on(chunks[ordinal::n]) for ordinal in range(n))), None)
+    if certain is not None:
+        return certain
+    if _repeats(chunks, 1) and _are_alike(chunks, 1):
+        return count  # where all chunks are alike, nothing but the rows of the last row group tells the columns
+    return count if all(_is_no_chance(chunks, count, n) for n in fewer) else None
+
+
+def _go_on(chunks: Sequence[CutChunk]) -> bool:
+    """Whether the numbers of several chunks ascend without a step."""
+    return len(chunks) >= _ENOUGH and all(following.goes_on(one) for one, following in pairwise(chunks))
+
+
+def _is_no_chance(chunks: Sequence[CutChunk], count: int, fewer: int) -> bool:
+    """Whether chunks are alike with one number of columns so much more often than with another that it is no chance."""
+    (unlike, pairs), (others, of) = _unlike(chunks, count), _unlike(chunks, fewer)
+    part, usual = unlike / pairs, others / (of + 1)
+    if part >= usual:
+        return False
+    # By Chernoff's bound it is as unlikely as e to the power of minus this, if any pair is unlike with the usual part.
+    rarity = pairs * sum(p * math.log(p / q) for p, q in ((part, usual), (1 - part, 1 - usual)) if p)
+    return rarity > _RARE
+
+
+def _unlike(chunks: Sequence[CutChunk], count: int) -> tuple[int, int]:
+    """Of the chunks that follow others of their columns, how many are unlike them, and how many there are."""
+    pairs = list(zip(chunks, chunks[count:], strict=False))
+    return sum(not one.is_like(other) for one, other in pairs), len(pairs)
 
 
 def _recurs(chunks: Sequence[CutChunk], count: int) -> bool:
@@ -323,8 +355,8 @@ def _may_be_pages(chunks: Sequence[CutChunk], count: int) -> bool:
 
 def _are_alike(chunks: Sequence[CutChunk], count: int) -> bool:
     """Whether most chunks resemble those of the row group before, with so many columns."""
-    alike = [one.is_like(other) for one, other in zip(chunks, chunks[count:], strict=False)]
-    return sum(alike) >= _MOST * len(alike)
+    unlike, pairs = _unlike(chunks, count)
+    return pairs - unlike >= _MOST * pairs
 
 
 def _ascend(chunks: Sequence[CutChunk]) -> bool:

@@ -28,22 +28,15 @@ _SECTOR = 512
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file, or a part of one.
+    """A file, or a part of one."""
 
-    Attributes:
-        start: Absolute offset of its leading magic; where that is gone, of its first page.
-        end: Absolute offset after its last byte: behind its trailing magic, or where the next file begins, or the
-            bytes end.
-        has_head: Whether its leading magic is there, so that the offsets in its footer count from `start`.
-        metadata: Its footer's, where it has one; then it is a file by itself, whole as far as that can be seen.
-        pages: Its pages, in order, without those of files within its values.
-    """
-
-    start: int
+    start: int  # Absolute offset of its leading magic; where that is gone, of its first page
+    # Absolute offset after its last byte: behind its trailing magic, or where the next file begins, or the bytes end
     end: int
-    has_head: bool
+    has_head: bool  # Whether its leading magic is there, so that the offsets in its footer count from `start`
+    # Its footer's, where it has one; then it is a file by itself, whole as far as that can be seen
     metadata: FileMetaData | None
-    pages: tuple[FoundPage, ...]
+    pages: tuple[FoundPage, ...]  # Its pages, in order, without those of files within its values
 
     @property
     def num_bytes(self) -> int:

@@ -103,21 +103,14 @@ def _widths(pages: Sequence[FoundPage]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class InventedColumns:
-    """Columns that are made up.
+    """Columns that are made up."""
 
-    Attributes:
-        schema: The columns.
-        row_counts: Rows that its row groups have.
-        from_start: Whether they were taken from the first page on, so that the first column is the first there is.
-        end: Offset behind the pages whose columns are known, where those that follow may be of further columns.
-        named: Whether names and physical types are those of a record.
-    """
-
-    schema: Schema
-    row_counts: frozenset[int]
-    from_start: bool
+    schema: Schema  # The columns
+    row_counts: frozenset[int]  # Rows that its row groups have
+    from_start: bool  # Whether they were taken from the first page on, so that the first column is the first there is
+    # Offset behind the pages whose columns are known, where those that follow may be of further columns
     end: int | None = None
-    named: bool = False
+    named: bool = False  # Whether names and physical types are those of a record
 
 
 def invent_columns(

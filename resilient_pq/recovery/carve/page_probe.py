@@ -61,27 +61,20 @@ def kinds_of(leaves: Iterable[Leaf]) -> Kinds:
 
 @dataclass(frozen=True, slots=True)
 class ProbedPage:
-    """A page and what was found out about it.
+    """A page and what was found out about it."""
 
-    Attributes:
-        page: The page.
-        rows: For each kind of column that it may belong to, the rows that begin in it; a dictionary page has none.
-        codec: The codec that it is compressed with; None where its bytes do not tell.
-        has_values: Whether it holds any value; False where all are null.
-        mid_row: Whether it goes on with a row of the page before it.
-        looks_floating: Whether its values look like floating-point numbers rather than integers; None where they are
-            neither, or their encoding says.
-        numbers: The least and the greatest of its first values, as integers where they may be these; None of others.
-        decoded: Whether its body was decompressed and fits the kinds in `rows`; otherwise its header alone told.
-    """
-
-    page: FoundPage
+    page: FoundPage  # The page
+    # For each kind of column that it may belong to, the rows that begin in it; a dictionary page has none
     rows: Mapping[ColumnKind, int]
-    codec: CompressionCodec | None = None
-    has_values: bool = True
-    mid_row: bool = False
+    codec: CompressionCodec | None = None  # The codec that it is compressed with; None where its bytes do not tell
+    has_values: bool = True  # Whether it holds any value; False where all are null
+    mid_row: bool = False  # Whether it goes on with a row of the page before it
+    # Whether its values look like floating-point numbers rather than integers; None where they are neither, or their
+    # encoding says
     looks_floating: bool | None = None
+    # The least and the greatest of its first values, as integers where they may be these; None of others
     numbers: tuple[float, float] | None = None
+    # Whether its body was decompressed and fits the kinds in `rows`; otherwise its header alone told
     decoded: bool = False
 
     @property

@@ -58,22 +58,14 @@ class _Place:
 
 @dataclass(slots=True)
 class StretchPlacement:
-    """The row groups that stretches make up.
+    """The row groups that stretches make up."""
 
-    Attributes:
-        layout: The pages.
-        stretches: Index of the first page of each stretch, and the one after its last.
-        from_start: Whether the first stretch begins where the file's data do.
-        groups: What was found so far.
-        left_out: Stretches, or ends of them, that were put nowhere.
-        ended: The pages that were not looked at, since that would have cost too much; None where all were.
-    """
-
-    layout: PageLayout
-    stretches: Sequence[tuple[int, int]]
-    from_start: bool
-    groups: list[PlacedGroup] = field(default_factory=list)
-    left_out: list[tuple[int, int]] = field(default_factory=list)
+    layout: PageLayout  # The pages
+    stretches: Sequence[tuple[int, int]]  # Index of the first page of each stretch, and the one after its last
+    from_start: bool  # Whether the first stretch begins where the file's data do
+    groups: list[PlacedGroup] = field(default_factory=list)  # What was found so far
+    left_out: list[tuple[int, int]] = field(default_factory=list)  # Stretches, or ends of them, that were put nowhere
+    # The pages that were not looked at, since that would have cost too much; None where all were
     ended: tuple[int, int] | None = None
     _at: int = 0  # index of the page that is being placed
     _chunk: int = 0  # number, in the file, of the chunk that is under way

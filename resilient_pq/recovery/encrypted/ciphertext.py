@@ -41,12 +41,14 @@ class DamagedStretch:
         message: What is wrong with them.
         holds_rows: Whether pages may be among them.
         is_chunk: Whether they are the pages of a chunk, and nothing else.
+        is_beside: Whether what follows is as sound without them: the first magic, and parity.
     """
 
     place: ByteRange
     message: str
     holds_rows: bool = True
     is_chunk: bool = False
+    is_beside: bool = False
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class Ciphertext:
         footers: The headers of all whole anchors, checkpoints and final records in their places, in order.
         row_groups: The headers of whole records of row groups in their places, in order.
         end: Offset behind the last record that was found in its place, and what it vouches for.
+        newest_named: Offset of the newest footer that a record behind it names.
     """
 
     size: int
@@ -68,6 +71,7 @@ class Ciphertext:
     footers: list[RecordHeader] = field(default_factory=list)
     row_groups: list[RecordHeader] = field(default_factory=list)
     end: int = 0
+    newest_named: int = 0
 
     @property
     def first_damage(self) -> int:
@@ -85,6 +89,13 @@ class Ciphertext:
         """The records of row groups behind that footer, before which no page is damaged either."""
         start = 0 if self.newest is None else self.newest.offset
         return [header for header in self.row_groups if start < header.offset and header.end <= self.first_damage]
+
+    @property
+    def unbroken(self) -> list[RecordHeader]:
+        """The footers and the records of row groups before which every byte is as it was written, in order."""
+        end = min([stretch.place.start for stretch in self.damaged if not stretch.is_beside], default=self.size)
+        whole = [header for header in (*self.footers, *self.row_groups) if header.end <= end]
+        return sorted(whole, key=attrgetter("offset"))
 
     def count_row_groups(self, end: int) -> int:
         """Row groups before an offset, as far as their records are whole."""
@@ -111,25 +122,34 @@ class _Walk:
 
     def __init__(self, found: Ciphertext) -> None:
         self._found = found
+        #: Number of the next record, and offset of the one before it; None behind damage.
+        self._expected: tuple[int, int] | None = (0, 0)
 
     def walk(self) -> Generator[ByteRange, memoryview, Ciphertext]:
         found, at = self._found, len(MAGIC)
         head = yield ByteRange(0, min(at, found.size))
         if bytes(head) not in (MAGIC, ENCRYPTED_MAGIC):
-            self._damage(0, at, "the magic at the beginning is damaged", holds_rows=False)
+            self._damage(0, at, "the magic at the beginning is damaged", holds_rows=False, is_beside=True)
         while at < found.size:
             header = yield from self._header_at(at)
             if header is None:
                 at = yield from self._unknown(at)
                 continue
+            if header.newest_footer < header.offset:
+                found.newest_named = max(found.newest_named, header.newest_footer)
+            if self._expected not in (None, (header.number, header.previous)):
+                end = max(header.offset, found.end + HEADER_SIZE)  # its own header where nothing is between
+                self._damage(found.end, end, "a record is missing here")
+            self._expected = header.number + 1, header.offset
             at = yield from self._record(header)
             found.end = at
         return found
 
-    def _damage(self, start: int, end: int, message: str, *, holds_rows: bool = True, is_chunk: bool = False) -> None:
+    def _damage(self, start: int, end: int, message: str, **marks: bool) -> None:
         place = ByteRange(start, min(end, self._found.size))
         if place.size:
-            self._found.damaged.append(DamagedStretch(place, message, holds_rows, is_chunk))
+            self._expected = self._expected if marks.get("is_beside") else None
+            self._found.damaged.append(DamagedStretch(place, message, **marks))
 
     def _header_at(self, at: int) -> Generator[ByteRange, memoryview, RecordHeader | None]:
         """The header of a record of the file that lies at an offset, in its place."""
@@ -212,11 +232,14 @@ class _Walk:
         data = memoryview(b"")
         if record is not None and end <= self._found.size and end - header.offset <= _MAX_PAYLOAD:
             data = yield ByteRange(header.offset, end)
-        if len(data) and has_parity(header, data, header.file_id):
+        if record is not None and len(data) and has_parity(header, data, header.file_id):
+            self._expected = header.number + 2, record.other_copy
             return end
         following = yield from self._next_header(header.end)
         second = yield from self._header_at(following)
-        if second is not None and second.kind == RecordKind.PARITY and second.previous == header.offset:
-            following = second.end
-        self._damage(header.offset, following, "parity is damaged: no row is lost with it", holds_rows=False)
+        is_beside = second is not None and second.kind == RecordKind.PARITY and second.previous == header.offset
+        if second is not None and is_beside:
+            following, self._expected = second.end, (second.number + 1, second.offset)
+        message = "parity is damaged: no row is lost with it"
+        self._damage(header.offset, following, message, holds_rows=False, is_beside=is_beside)
         return following

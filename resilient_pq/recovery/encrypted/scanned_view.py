@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
 from resilient_pq.encryption.decrypted_store import DecryptedStore
-from resilient_pq.encryption.encryption import Encryption
 from resilient_pq.encryption.keys import DecryptionKeys
+from resilient_pq.encryption.opened_footer import FileKeys
 from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, regions_of
-from resilient_pq.encryption.same_encryption import encryption_of
 from resilient_pq.errors import FormatError, ResilientPQError
-from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.file_cipher import FileCipher
 from resilient_pq.format.crypto.modules import KeyCipher, WrongTagError
 from resilient_pq.format.crypto.page_view import ChunkCipher
-from resilient_pq.format.crypto.sealed_footer import (
-    OpenedChunk,
-    SealedFooter,
-    column_key_metadata,
-    open_chunks,
-    parse_sealed_footer,
-)
-from resilient_pq.format.file_metadata import FileMetaData, RowGroup
+from resilient_pq.format.crypto.sealed_footer import OpenedChunk, open_chunks, parse_sealed_footer
+from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
@@ -39,12 +31,13 @@ from resilient_pq.format.resilience_records import (
     RowGroupRecord,
 )
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.encrypted.plain_records import (
     MORE_OF_CHUNK,
     SealedRecord,
     opened_payload,
+    opened_record,
     opened_row_group,
     plain_chunk_record,
     plain_row_group_record,
@@ -88,17 +81,14 @@ class _Scan:
     regions: list[PlainRegion] = field(default_factory=list)
     copies: dict[tuple[int, int], ChunkCopies] = field(default_factory=dict)
     named: list[OpenedChunk] = field(default_factory=list)  # by the newest footer, and by the row groups behind it
-    encryption: Encryption | None = None
-    keys_of_columns: dict[int, KeyCipher | None] = field(default_factory=dict)  # None where they are in the clear
+    #: None where they are in the clear, or not known.
+    keys_of_columns: dict[int, KeyCipher | None] = field(default_factory=dict)
     lost: list[LostPage] = field(default_factory=list)
+    known: FileKeys = field(init=False)
     cipher: FileCipher = field(init=False)
-    sealed: SealedFooter = field(init=False)
     metadata: FileMetaData = field(init=False)
     schema: Schema = field(init=False)
     row_groups: list[tuple[int, RecordHeader, RowGroupRecord, int]] = field(default_factory=list)
-    own: dict[str, bytes | None] = field(default_factory=dict)
-    given: dict[str, bytes | None] = field(default_factory=dict)
-    footer_key: bytes = b""
 
     async def payload(self, at: int, header: RecordHeader) -> memoryview | None:
         """The payload of a record, if it is whole."""
@@ -120,11 +110,8 @@ class _Scan:
                 continue
             if sealed is None:
                 continue
-            key = await self.keys.key_of(sealed.key_metadata, None)
-            if key is None:
-                raise self.keys.missing(sealed.key_metadata, None)
-            self.footer_key, self.sealed = key, sealed
-            self.cipher = FileCipher.of(sealed.algorithm, key, aad_prefix)
+            self.known = await FileKeys.of(sealed, self.keys, aad_prefix)
+            self.cipher = self.known.cipher
             self.metadata = sealed.metadata(self.cipher)
             self.schema = Schema.from_elements(self.metadata.schema)
             return True
@@ -137,34 +124,16 @@ class _Scan:
         for _, header in self.found:
             if header.kind == RecordKind.CHUNK:
                 self.shifts[header.offset] = MORE_OF_CHUNK
-        self.own |= column_key_metadata(self.metadata)
         for at, header in self.found:
             if header.kind == RecordKind.ROW_GROUP and (payload := await self.payload(at, header)) is not None:
-                try:
-                    record, _ = compact_protocol.decode(RowGroupRecord, opened_payload(header, payload, self.cipher))
-                except (FormatError, WrongTagError):
-                    continue
-                self.own |= column_key_metadata(FileMetaData(1, [], 0, [record.row_group]))
-                self.row_groups.append((at, header, record, len(payload)))
-        self.given = {path: await self.keys.key_of(about, path) for path, about in self.own.items()}
-        self.cipher.take_column_keys(self.given)
+                with suppress(FormatError):
+                    record = opened_record(header, payload, self.cipher)
+                    self.row_groups.append((at, header, record, len(payload)))
         row_groups = [*self.metadata.row_groups, *(record.row_group for _, _, record, _ in self.row_groups)]
-        self._learn_ciphers(row_groups)
-        self.encryption = encryption_of(
-            self.sealed, self.cipher, self.footer_key, self.given, self.own, row_groups, self.keys.portable
-        )
-        await off_loop(len(self.found), self._open_records)
-
-    def _learn_ciphers(self, row_groups: Iterable[RowGroup]) -> None:
+        await self.known.take_columns(row_groups)
         for row_group in row_groups:
-            for column, chunk in enumerate(row_group.columns):
-                own = None if chunk.crypto_metadata is None else chunk.crypto_metadata.ENCRYPTION_WITH_COLUMN_KEY
-                if chunk.crypto_metadata is None and self.cipher.file_aad is not None:
-                    self.keys_of_columns[column] = None
-                elif own is None:
-                    self.keys_of_columns[column] = self.cipher.footer
-                elif (cipher := self.cipher.columns.get(".".join(own.path_in_schema or ()))) is not None:
-                    self.keys_of_columns[column] = cipher
+            self.keys_of_columns |= {at: self.cipher.of_chunk(chunk) for at, chunk in enumerate(row_group.columns)}
+        await off_loop(len(self.found), self._open_records)
 
     def _open_records(self) -> None:
         for at, header in self.found:
@@ -173,7 +142,7 @@ class _Scan:
                 self._add(SealedRecord(at, end, header, self.cipher, self.shifts))
         named = len(self.metadata.row_groups)
         self.metadata.row_groups = list(self.metadata.row_groups)
-        self.named += open_chunks(self.metadata, self.cipher)
+        self.named += open_chunks(self.metadata.row_groups, self.cipher)
         for at, header, record, size in self.row_groups:
             ordinal, originals = record.row_group.ordinal or 0, list(record.chunks)
             try:
@@ -227,7 +196,6 @@ class _Scan:
             if isinstance(region, SealedChunk):
                 await self._add_named(region)
         for index in [region for region in regions if isinstance(region, SealedIndex)]:
-            index.shows_damage = True
             self._add(index)
         await off_loop(len(self.lost) ** 2, put_back_exchanged, self.lost)
         head = await self.source.read(ByteRange(0, min(len(MAGIC), self.source.info.size)))
@@ -271,10 +239,8 @@ class _Scan:
             return None if cipher is None else ChunkCipher(cipher, self.cipher.file_aad, place.row_group, place.column)
         # No footer names a row group yet: the tag of the first page tells which key is right.
         path = self.schema.leaves[place.column].column_path
-        own = await self.keys.key_of(path.encode(), path)
-        tagged = self.cipher.algorithm.tagged_pages
-        ciphers = [self.cipher.footer, None if own is None else KeyCipher(own, tagged_pages=tagged)]
-        for cipher in ciphers:
+        self.cipher.take_column_keys({path: await self._guessed_key(path)})
+        for cipher in (self.cipher.footer, self.cipher.columns[path]):
             if cipher is not None:
                 opener = ChunkCipher(cipher, self.cipher.file_aad, place.row_group, place.column)
                 if _opens(opener, None, data) or _opens(opener, 0, data):
@@ -282,9 +248,15 @@ class _Scan:
                     return opener
         return None
 
+    async def _guessed_key(self, path: str) -> bytes | None:
+        """The key of a column whose key metadata is not known, if it is the default: its path."""
+        try:
+            return await self.keys.key_of(path.encode(), path)
+        except FormatError:  # KeyTools find keys by key material alone
+            return None
+
     async def _examine(self, chunk: SealedChunk, data: memoryview | None = None) -> None:
         """Find the pages of a chunk that is not as it was written."""
-        chunk.shows_damage = chunk.with_crc = True
         data = await self.source.read(ByteRange(chunk.start, chunk.end)) if data is None else data
         if chunk.crc is not None and crc32(data) == chunk.crc:
             return
@@ -295,15 +267,12 @@ class _Scan:
             except (FormatError, WrongTagError):
                 chunk.pages = None
         copies = self.copies.get((chunk.opener.row_group, chunk.opener.column))
-        self.lost += await off_loop(len(data) // 4096, find_pages, chunk, data, copies)
+        self.lost += await off_loop(len(data) // PIECE_BYTES, find_pages, chunk, data, copies)
 
     def view(self) -> DecryptedStore:
         """The file in the clear."""
-        view = DecryptedStore(self.source.store, self.source.info, self.source.info.size, self.regions)
-        view.encrypted_footer = self.sealed.module is not None
-        view.missing_keys = {path: about for path, about in self.own.items() if self.given[path] is None}
-        view.encryption = self.encryption
-        return view
+        store, info = self.source.store, self.source.info
+        return DecryptedStore(store, info, info.size, self.regions, self.known, shows_damage=True)
 
 
 def _regions_of(opened: OpenedChunk) -> list[PlainRegion]:

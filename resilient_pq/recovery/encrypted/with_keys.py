@@ -19,7 +19,7 @@ from resilient_pq.errors import (
     Where,
     WrongKeyError,
 )
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.recovery.damaged_object import TAIL_BYTES, DamagedObject
 from resilient_pq.recovery.encrypted.scanned_view import scanned_view
 from resilient_pq.recovery.encrypted.sealed_pages import LostPage, find_pages, put_back_exchanged
@@ -29,9 +29,6 @@ from resilient_pq.recovery.evidence.records.placement import place
 from resilient_pq.recovery.evidence.records.record_scan import outermost_file, scan_object
 from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
-
-#: Bytes that are opened in about the time of a piece of work (`off_loop`).
-_PIECE = 4096
 
 
 async def decrypted(
@@ -115,7 +112,7 @@ async def _examine_chunks(source: DamagedObject, view: DecryptedStore) -> None:
     lost: list[LostPage] = []
     for chunk in view.chunks:
         place = ByteRange(chunk.start, min(chunk.end, source.info.size))
-        lost += await off_loop(place.size // _PIECE, find_pages, chunk, await source.read(place), None)
+        lost += await off_loop(place.size // PIECE_BYTES, find_pages, chunk, await source.read(place), None)
     await off_loop(len(lost) ** 2, put_back_exchanged, lost)
 
 

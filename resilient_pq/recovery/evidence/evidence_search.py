@@ -38,9 +38,6 @@ async def reconstruct(
     """Try one strategy after the other, as far as is needed, or only the footer at the end.
 
     Without `invent_columns` pages are not searched for where the file does not name its columns.
-
-    Raises:
-        KeyMissingError: It is encrypted, and not read in the clear.
     """
     known = Reconstruction(source, given=given, siblings=siblings or Siblings())
     while (strategy := await off_loop(known.num_chunks, _choose_strategy, known)) is not None:

@@ -31,18 +31,13 @@ _TAR_MAGIC_AT, _TAR_BLOCK = 257, 512
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The format of an object.
+    """The format of an object."""
 
-    Attributes:
-        name: In a word or two, the same for the same kind: "empty", "zeros", "gzip", "arrow-file", "text-mode" ...;
-            "parquet" where it begins or ends as a Parquet file, "unknown" where nothing is recognised.
-        sentence: For people.
-        hint: What to do, often a command; None where there is nothing to advise.
-    """
-
+    # In a word or two, the same for the same kind: "empty", "zeros", "gzip", "arrow-file", "text-mode" ...; "parquet"
+    # where it begins or ends as a Parquet file, "unknown" where nothing is recognised
     name: str
-    sentence: str
-    hint: str | None = None
+    sentence: str  # For people
+    hint: str | None = None  # What to do, often a command; None where there is nothing to advise
 
 
 def identify(size: int) -> Generator[ByteRange, memoryview, Identity]:

@@ -58,28 +58,17 @@ class LocatedChunk:
 
 @dataclass(frozen=True, slots=True)
 class LocatedRowGroup:
-    """A row group.
+    """A row group."""
 
-    Attributes:
-        ordinal: Its number in the damaged file.
-        num_rows: Its rows; None where it is not known to be complete.
-        rows_before: Rows of all row groups before it in the damaged file; None where nobody counted them.
-        chunks: One for each leaf of the schema; None where nothing is known of it.
-        method: The evidence that showed it.
-        start: Offset of its first byte, or of what stands before it and belongs to it.
-        end: Offset just after its last byte, its record included where there is one.
-        sorting_columns: The order of its rows.
-        numbered: Whether a record of one of its chunks says `ordinal` and `rows_before`, where carving found it.
-    """
-
-    ordinal: int
-    num_rows: int | None
-    rows_before: int | None
-    chunks: tuple[LocatedChunk | None, ...]
-    method: Method
-    start: int
-    end: int
-    sorting_columns: tuple[StoredSortingColumn, ...] = ()
+    ordinal: int  # Its number in the damaged file
+    num_rows: int | None  # Its rows; None where it is not known to be complete
+    rows_before: int | None  # Rows of all row groups before it in the damaged file; None where nobody counted them
+    chunks: tuple[LocatedChunk | None, ...]  # One for each leaf of the schema; None where nothing is known of it
+    method: Method  # The evidence that showed it
+    start: int  # Offset of its first byte, or of what stands before it and belongs to it
+    end: int  # Offset just after its last byte, its record included where there is one
+    sorting_columns: tuple[StoredSortingColumn, ...] = ()  # The order of its rows
+    # Whether a record of one of its chunks says `ordinal` and `rows_before`, where carving found it
     numbered: bool = False
 
     def overlaps(self, other: LocatedRowGroup | ByteRange) -> bool:

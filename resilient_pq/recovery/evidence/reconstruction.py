@@ -39,47 +39,30 @@ _ONCE = (Strategy.PLACEMENT, Strategy.IDENTITY, Strategy.CARVING)
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """What is known of a file; each strategy returns a new one with what it found.
+    """What is known of a file; each strategy returns a new one with what it found."""
 
-    Attributes:
-        source: The file, with moved parts put back.
-        tried: The strategies that were tried, in order.
-        error: Why the footer at the end cannot be used; None where it can.
-        contents: The schema, and the row groups that footers and records name; None while the schema is not known.
-        candidates: The same row groups with their surroundings; None where no footer or record names any.
-        row_groups: All row groups, in order, whichever strategy found them.
-        end: The end of the file; None while no row group is known.
-        findings: What is wrong with the file.
-        survey: Its records; None where nobody searched for them.
-        torn_footer: A footer that is not at the end; None where there is none, or nobody searched for it.
-        moved: Whether `source` is not read from the bytes as they lie.
-        given: The schema that the caller gives; None where the file has to contain it.
-        siblings: Files that may have the same columns.
-        schema_from: Where the schema comes from, where that is not the file itself.
-        footer_whole: Whether the footer at the end can be used.
-        identity: The format of the bytes; None where nobody asked.
-        keys_damaged: Whether a key of the footer is damaged that readers need, or an index of an encrypted file.
-        lies_within: Whether the only records are those of a file within the one that is meant.
-    """
-
-    source: DamagedObject
-    tried: tuple[Strategy, ...] = ()
-    error: FormatError | None = None
+    source: DamagedObject  # The file, with moved parts put back
+    tried: tuple[Strategy, ...] = ()  # The strategies that were tried, in order
+    error: FormatError | None = None  # Why the footer at the end cannot be used; None where it can
+    # The schema, and the row groups that footers and records name; None while the schema is not known
     contents: Contents | None = None
+    # The same row groups with their surroundings; None where no footer or record names any
     candidates: Candidates | None = None
-    row_groups: tuple[LocatedRowGroup, ...] = ()
-    end: FileEnd | None = None
-    findings: tuple[Finding, ...] = ()
-    survey: Survey | None = None
+    row_groups: tuple[LocatedRowGroup, ...] = ()  # All row groups, in order, whichever strategy found them
+    end: FileEnd | None = None  # The end of the file; None while no row group is known
+    findings: tuple[Finding, ...] = ()  # What is wrong with the file
+    survey: Survey | None = None  # Its records; None where nobody searched for them
+    # A footer that is not at the end; None where there is none, or nobody searched for it
     torn_footer: TornFooter | None = None
-    moved: bool = False
-    given: KnownSchema | None = None
-    siblings: Siblings = field(default_factory=Siblings)
-    schema_from: str | None = None
-    footer_whole: bool = False
-    identity: Identity | None = None
+    moved: bool = False  # Whether `source` is not read from the bytes as they lie
+    given: KnownSchema | None = None  # The schema that the caller gives; None where the file has to contain it
+    siblings: Siblings = field(default_factory=Siblings)  # Files that may have the same columns
+    schema_from: str | None = None  # Where the schema comes from, where that is not the file itself
+    footer_whole: bool = False  # Whether the footer at the end can be used
+    identity: Identity | None = None  # The format of the bytes; None where nobody asked
+    # Whether a key of the footer is damaged that readers need, or an index of an encrypted file
     keys_damaged: bool = False
-    lies_within: bool = False
+    lies_within: bool = False  # Whether the only records are those of a file within the one that is meant
 
     @property
     def positions(self) -> dict[int, int]:

@@ -12,7 +12,6 @@ class BytesStore(SubstituteStore):
     """Has bytes in memory for an object."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes | memoryview) -> None:
-        """Stand for a store."""
         super().__init__(store, info, len(data))
         self._data = memoryview(data)
 
@@ -24,7 +23,6 @@ class RemappedStore(SubstituteStore):
     """Reads an object through a remap; missing bytes are zeros."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, view: ByteRemap) -> None:
-        """Nothing is read yet."""
         super().__init__(store, info, view.size)
         self._view = view
 

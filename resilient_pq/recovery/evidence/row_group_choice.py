@@ -32,42 +32,26 @@ Find = Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row group that a footer or a record names.
+    """A row group that a footer or a record names."""
 
-    Attributes:
-        ordinal: Its number in the damaged file.
-        row_group: Its metadata.
-        start: Offset of its first byte, or of what stands before it and belongs to it.
-        end: Offset just after its last byte, its record included where there is one.
-        rows_before: Rows of all row groups before it in the damaged file.
-        method: The evidence that names it.
-    """
-
-    ordinal: int
-    row_group: RowGroup
-    start: int
-    end: int
-    rows_before: int
-    method: Method
+    ordinal: int  # Its number in the damaged file
+    row_group: RowGroup  # Its metadata
+    start: int  # Offset of its first byte, or of what stands before it and belongs to it
+    end: int  # Offset just after its last byte, its record included where there is one
+    rows_before: int  # Rows of all row groups before it in the damaged file
+    method: Method  # The evidence that names it
 
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """The end of a file.
+    """The end of a file."""
 
-    Attributes:
-        start: Offset behind the last thing that was found whole.
-        size: Bytes of the object.
-        num_rows: Rows of the whole file, as its final record or a whole footer counts them; None where nothing does.
-        least: Rows that the file has at least, as a damaged checkpoint counts them.
-        miscounted: Whether something counts them that the bytes contradict, so that only the end is known.
-    """
-
-    start: int
-    size: int
+    start: int  # Offset behind the last thing that was found whole
+    size: int  # Bytes of the object
+    # Rows of the whole file, as its final record or a whole footer counts them; None where nothing does
     num_rows: int | None = None
-    least: int = 0
-    miscounted: bool = False
+    least: int = 0  # Rows that the file has at least, as a damaged checkpoint counts them
+    miscounted: bool = False  # Whether something counts them that the bytes contradict, so that only the end is known
 
     @property
     def proven(self) -> bool:
@@ -95,25 +79,16 @@ def recount(
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The row groups that could be kept of a damaged object.
+    """The row groups that could be kept of a damaged object."""
 
-    Attributes:
-        contents: Schema and metadata, as if the candidates were all of the file.
-        row_groups: The candidates in order.
-        end: What is known of the end of the file.
-        prefix_end: Offset up to which the bytes are records and row groups of the candidates, without a gap; None
-            where they are not.
-        last: The header of the last record before `prefix_end`.
-        cut_end: Offset at which the object only has to be cut; None where that is not enough.
-        unaccounted: What is neither a row group, nor a whole record, nor lost, before the end of `last`.
-    """
-
-    contents: Contents
-    row_groups: tuple[Candidate, ...]
-    end: FileEnd
+    contents: Contents  # Schema and metadata, as if the candidates were all of the file
+    row_groups: tuple[Candidate, ...]  # The candidates in order
+    end: FileEnd  # What is known of the end of the file
+    # Offset up to which the bytes are records and row groups of the candidates, without a gap; None where they are not
     prefix_end: int | None
-    last: RecordHeader | None
-    cut_end: int | None = None
+    last: RecordHeader | None  # The header of the last record before `prefix_end`
+    cut_end: int | None = None  # Offset at which the object only has to be cut; None where that is not enough
+    # What is neither a row group, nor a whole record, nor lost, before the end of `last`
     unaccounted: tuple[ByteRange, ...] = ()
 
 

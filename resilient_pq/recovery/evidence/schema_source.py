@@ -33,25 +33,18 @@ _NO_SIBLING = "name another file of the same folder (--schema-from), or give the
 
 @dataclass(frozen=True, slots=True)
 class KnownSchema:
-    """A schema, and what is known with it.
+    """A schema, and what is known with it."""
 
-    Attributes:
-        schema: The columns.
-        origin: Where it comes from, for people.
-        key_value: Key-value metadata that files with this schema have; without those that are about one file.
-        created_by: Maker of such files; None where it is not known.
-        column_orders: How minima and maxima are ordered; None where it is not known.
-        row_counts: Rows that its row groups have; those of a damaged file of the same make are likely to have as many.
-        findings: What is wrong with the sibling that it was taken from.
-    """
-
-    schema: Schema
-    origin: str
+    schema: Schema  # The columns
+    origin: str  # Where it comes from, for people
+    # Key-value metadata that files with this schema have; without those that are about one file
     key_value: Mapping[str, str | None] = field(default_factory=dict)
-    created_by: str | None = None
+    created_by: str | None = None  # Maker of such files; None where it is not known
+    # How minima and maxima are ordered; None where it is not known
     column_orders: tuple[ColumnOrder, ...] | None = None
+    # Rows that its row groups have; those of a damaged file of the same make are likely to have as many
     row_counts: frozenset[int] = frozenset()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()  # What is wrong with the sibling that it was taken from
 
     @property
     def metadata(self) -> FileMetaData:
@@ -89,7 +82,6 @@ class Siblings:
     """Files that are likely to have the same columns, the likeliest first; they are read only when needed."""
 
     def __init__(self, locations: Sequence[Location] = (), storage_options: Mapping[str, Any] | None = None) -> None:
-        """Keep the locations of the likeliest files."""
         self._locations = tuple(locations[:_MOST_SIBLINGS])
         self._storage_options = storage_options
         self._found: list[KnownSchema] | None = None

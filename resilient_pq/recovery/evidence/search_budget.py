@@ -10,7 +10,6 @@ class SearchBudget:
     """Units of work that a search may do: `limit` in all, `spent` so far; `ended` once more were needed."""
 
     def __init__(self, limit: int) -> None:
-        """Allow so many units."""
         self.limit = limit
         self.spent = 0
         self.ended = False

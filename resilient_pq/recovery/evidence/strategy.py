@@ -31,27 +31,17 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a file so far.
+    """What is known of a file so far."""
 
-    Attributes:
-        tried: The strategies that were tried.
-        footer_whole: Whether the footer at its end can be used.
-        records_found: Whether it has record headers of ours, wherever they say they lie.
-        displaced: Whether one of them lies elsewhere than it says, so that parts of the file were moved.
-        schema_known: Whether an anchor, a checkpoint or a final footer of ours is whole, or the caller gave a schema.
-        row_groups_missing: Whether row groups are known to be there, or may be, that no record names.
-        metadata_found: Whether whole file metadata were found elsewhere than at the end.
-        not_parquet: Whether the bytes are of another kind, so that there is nothing to search.
-    """
-
-    tried: frozenset[Strategy] = frozenset()
-    footer_whole: bool = False
-    records_found: bool = False
-    displaced: bool = False
+    tried: frozenset[Strategy] = frozenset()  # The strategies that were tried
+    footer_whole: bool = False  # Whether the footer at its end can be used
+    records_found: bool = False  # Whether it has record headers of ours, wherever they say they lie
+    displaced: bool = False  # Whether one of them lies elsewhere than it says, so that parts of the file were moved
+    # Whether an anchor, a checkpoint or a final footer of ours is whole, or the caller gave a schema
     schema_known: bool = False
-    row_groups_missing: bool = False
-    metadata_found: bool = False
-    not_parquet: bool = False
+    row_groups_missing: bool = False  # Whether row groups are known to be there, or may be, that no record names
+    metadata_found: bool = False  # Whether whole file metadata were found elsewhere than at the end
+    not_parquet: bool = False  # Whether the bytes are of another kind, so that there is nothing to search
 
 
 def next_strategy(facts: Facts) -> Strategy | None:

@@ -76,43 +76,31 @@ class Region:
     """Bytes of the input.
 
     A page whose bytes lie in several places has a region for each of them, which say the same of it.
-
-    Attributes:
-        source: Which of the inputs, from 0.
-        start: Absolute offset of the first byte.
-        end: Offset after the last.
-        use: What they are.
-        what: In the format's words: "magic", "page", "dictionary page", "chunk" (pages that nobody told apart, or a
-            part of a chunk that is no page any more), "anchor", "chunk record", "row-group record", "checkpoint",
-            "footer", "index", "bloom filter", "parity", "padding", or "unknown".
-        row_group: Ordinal in the input; None outside of row groups.
-        column: Path of the leaf column; None outside of chunks.
-        page: Ordinal of the page in its chunk, the dictionary page included; None outside of pages.
-        mended: How a page was made whole that is not whole where it should lie: "header-copy", "dictionary-copy",
-            "displaced", "other-copy", "parity" or "bit-repair"; None for all others.
-        confidence: Why it is taken for what was written; None for what is damaged or dead, and for metadata
-            that were not checked.
-        reason: What was wrong with it: why it was lost, or had to be mended; None for all others.
-        first_row: Row of the row group that the page begins with, 0 of a chunk that is whole; None outside of data
-            pages, and where it is not known.
-        num_rows: Rows that the page, or the chunk, holds values of; None likewise.
-        rows_kept: How many of these are in the output, with their values or with nulls; of a lost page whose rows are
-            not known, how many rows have nulls that its chunk lost. None likewise.
     """
 
-    source: int
-    start: int
-    end: int
-    use: ByteUse
+    source: int  # Which of the inputs, from 0
+    start: int  # Absolute offset of the first byte
+    end: int  # Offset after the last
+    use: ByteUse  # What they are
+    # In the format's words: "magic", "page", "dictionary page", "chunk" (pages that nobody told apart, or a part of a
+    # chunk that is no page any more), "anchor", "chunk record", "row-group record", "checkpoint", "footer", "index",
+    # "bloom filter", "parity", "padding", or "unknown"
     what: str
-    row_group: int | None = None
-    column: str | None = None
-    page: int | None = None
+    row_group: int | None = None  # Ordinal in the input; None outside of row groups
+    column: str | None = None  # Path of the leaf column; None outside of chunks
+    page: int | None = None  # Ordinal of the page in its chunk, the dictionary page included; None outside of pages
+    # How a page was made whole that is not whole where it should lie: "header-copy", "dictionary-copy", "displaced",
+    # "other-copy", "parity" or "bit-repair"; None for all others
     mended: str | None = None
+    # Why it is taken for what was written; None for what is damaged or dead, and for metadata that were not checked
     confidence: Confidence | None = None
-    reason: str | None = None
+    reason: str | None = None  # What was wrong with it: why it was lost, or had to be mended; None for all others
+    # Row of the row group that the page begins with, 0 of a chunk that is whole; None outside of data pages, and where
+    # it is not known
     first_row: int | None = None
-    num_rows: int | None = None
+    num_rows: int | None = None  # Rows that the page, or the chunk, holds values of; None likewise
+    # How many of these are in the output, with their values or with nulls; of a lost page whose rows are not known, how
+    # many rows have nulls that its chunk lost. None likewise
     rows_kept: int | None = None
 
     @property
@@ -165,28 +153,19 @@ def _word(value: StrEnum | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RowsFate:
-    """Rows of the input that fared alike.
+    """Rows of the input that fared alike."""
 
-    Attributes:
-        first_row: Number of the first of them in the input; None where rows before them were not counted.
-        num_rows: How many; None where the bytes do not tell.
-        row_group: Ordinal in the input; None where it is not known.
-        kept: Whether they are in the output; in one of them, where each column has its own.
-        nulled: Paths of the columns that lost their values of these rows: they got nulls there, or, where each
-            column has its own output, are not in that column's.
-        method: How their row group was located (`Method`); None where it was not.
-        confidence: Why they are taken for what was written, the least of all columns; None where they were lost.
-        reason: Why they were lost, or got nulls.
-    """
-
-    first_row: int | None
-    num_rows: int | None
-    row_group: int | None
-    kept: bool
+    first_row: int | None  # Number of the first of them in the input; None where rows before them were not counted
+    num_rows: int | None  # How many; None where the bytes do not tell
+    row_group: int | None  # Ordinal in the input; None where it is not known
+    kept: bool  # Whether they are in the output; in one of them, where each column has its own
+    # Paths of the columns that lost their values of these rows: they got nulls there, or, where each column has its own
+    # output, are not in that column's
     nulled: tuple[str, ...] = ()
-    method: str | None = None
+    method: str | None = None  # How their row group was located (`Method`); None where it was not
+    # Why they are taken for what was written, the least of all columns; None where they were lost
     confidence: Confidence | None = None
-    reason: str | None = None
+    reason: str | None = None  # Why they were lost, or got nulls
 
     def to_json(self) -> dict[str, Any]:
         """As in docs/json.md."""
@@ -204,46 +183,29 @@ class RowsFate:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSource:
-    """One of the inputs.
+    """One of the inputs."""
 
-    Attributes:
-        url: Its name.
-        size: Its bytes.
-        etag: Its version, where the store has one.
-    """
-
-    url: str
-    size: int
-    etag: str | None = None
+    url: str  # Its name
+    size: int  # Its bytes
+    etag: str | None = None  # Its version, where the store has one
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What became of everything.
+    """What became of everything."""
 
-    Attributes:
-        sources: The inputs, that of which most is known first.
-        columns: Paths of the leaf columns, in the order of the schema.
-        row_groups: Rows of each row group known of, by ordinal; None where the bytes do not tell.
-        regions: Every byte of every input once, in order: of the first input from its first byte to its last, of the
-            second likewise. Of a page that several inputs have, the region in the first of them has its fate.
-        rows: Every row known of once, in order.
-        checkpoints: Offset, and rows before it, of each checkpoint found.
-        missing: Pages of which no byte is in any input, each as an empty region of the first input where it should
-            begin.
-        on_damage: What was asked for: "drop", "null", "columns" or "raise".
-        num_rows: Rows of the whole file; None where nothing proves where it ends.
-    """
-
-    sources: tuple[LedgerSource, ...]
-    columns: tuple[str, ...]
-    row_groups: tuple[int | None, ...]
+    sources: tuple[LedgerSource, ...]  # The inputs, that of which most is known first
+    columns: tuple[str, ...]  # Paths of the leaf columns, in the order of the schema
+    row_groups: tuple[int | None, ...]  # Rows of each row group known of, by ordinal; None where the bytes do not tell
+    # Every byte of every input once, in order: of the first input from its first byte to its last, of the second
+    # likewise. Of a page that several inputs have, the region in the first of them has its fate
     regions: tuple[Region, ...]
-    rows: tuple[RowsFate, ...]
-    checkpoints: tuple[tuple[int, int], ...] = ()
+    rows: tuple[RowsFate, ...]  # Every row known of once, in order
+    checkpoints: tuple[tuple[int, int], ...] = ()  # Offset, and rows before it, of each checkpoint found
+    # Pages of which no byte is in any input, each as an empty region of the first input where it should begin
     missing: tuple[Region, ...] = ()
-    on_damage: str = "drop"
-    num_rows: int | None = None
+    on_damage: str = "drop"  # What was asked for: "drop", "null", "columns" or "raise"
+    num_rows: int | None = None  # Rows of the whole file; None where nothing proves where it ends
 
     def num_bytes(self, use: ByteUse, source: int = 0) -> int:
         """Bytes of an input that are used so."""

@@ -36,7 +36,6 @@ class RegionOverlaps:
     """Collects what is said of the bytes of several inputs."""
 
     def __init__(self, sources: Sequence[DamagedObject]) -> None:
-        """Nothing is said yet."""
         self._numbers = {id(source): number for number, source in enumerate(sources)}
         self._sizes = [source.info.size for source in sources]
         self._claims: list[list[list[Region]]] = [[[] for _ in Rank] for _ in sources]

@@ -38,11 +38,7 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     survey = await source.survey()
     known = candidates_of_survey(survey)
     if known is None or survey.newest is None or survey.footer is None:
-        raise RecoveryError(
-            "there is nothing to resume: not even the schema is whole in it",
-            where=Where(key=source.url),
-            hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
-        )
+        raise nothing_to_resume(source)
     if known.contents.state not in (FileState.IN_PROGRESS, FileState.COMPLETE):
         raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))
     footer = survey.footer.header
@@ -168,6 +164,15 @@ async def _header_at(source: DamagedObject, offset: int, file_id: bytes) -> Reco
     if header is None or not whole or header.kind == RecordKind.FINAL or header.end > source.info.size:
         raise damaged(source)
     return header
+
+
+def nothing_to_resume(source: DamagedObject) -> RecoveryError:
+    """The error of a file without a whole anchor."""
+    return RecoveryError(
+        "there is nothing to resume: not even the schema is whole in it",
+        where=Where(key=source.url),
+        hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
+    )
 
 
 def damaged(source: DamagedObject) -> RecoveryError:

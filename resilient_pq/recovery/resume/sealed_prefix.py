@@ -12,37 +12,24 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.checksum import crc32, unsigned
+from resilient_pq.checksum import unsigned
 from resilient_pq.encryption.decrypted_store import DecryptedStore
 from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.errors import AuthenticationError, FormatError, OptionError, RecoveryError, Where
-from resilient_pq.format import compact_protocol, footer
+from resilient_pq.encryption.opened_footer import FileKeys
+from resilient_pq.errors import AuthenticationError, FormatError, OptionError
+from resilient_pq.format import footer
 from resilient_pq.format.crypto.file_cipher import FileCipher
-from resilient_pq.format.crypto.modules import (
-    GCM_OVERHEAD,
-    ModuleType,
-    WrongTagError,
-    module_size,
-    record_aad,
-)
-from resilient_pq.format.crypto.sealed_footer import (
-    column_key_metadata,
-    open_chunks,
-    parse_sealed_footer,
-)
-from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, OffsetIndex
+from resilient_pq.format.crypto.sealed_footer import SealedFooter, open_chunks, parse_sealed_footer
+from resilient_pq.format.file_metadata import ColumnChunk, OffsetIndex
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.page_sums import PageSums
 from resilient_pq.format.resilience_records import (
     HEADER_SIZE,
-    RECORD_MAGIC,
-    BytesBehind,
     ChunkCopies,
     RecordChain,
     RecordHeader,
     RecordKind,
-    RowGroupRecord,
     parse_header,
 )
 from resilient_pq.io.transfer.fetch import fetch
@@ -50,27 +37,22 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES, DamagedObject
+from resilient_pq.recovery.encrypted.ciphertext import survey_ciphertext
+from resilient_pq.recovery.encrypted.plain_records import offset_index_of, opened_record
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_of_placed
-from resilient_pq.recovery.resume.resume_local import damaged
+from resilient_pq.recovery.resume.resume_local import damaged, nothing_to_resume
 from resilient_pq.recovery.verification.checksum_checks import record_range
-from resilient_pq.units import MiB
 from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 from resilient_pq.writer.file_sealing import FileSealing
 from resilient_pq.writer.write_options import EncoderOptions
 
-_PIECE = 8 * MiB
 #: A file may be cut behind these.
 _ENDS = (RecordKind.ANCHOR, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT)
 
 
 async def opened_contents(source: DamagedObject, encryption: Encryption | EncryptionOfEach) -> Contents | FormatError:
-    """What the footer at the end of an object says, which may be in the clear; or what is wrong with it.
-
-    Raises:
-        KeyMissingError: A key of it is unknown.
-        WrongKeyError: A key opens nothing of it.
-    """
+    """What the footer at the end of an object says, which may be in the clear; or what is wrong with it."""
     given = encryption.reading()
     keys = DecryptionKeys.of(given["keys"], (source.store, source.key))
     try:
@@ -92,13 +74,7 @@ async def opened_contents(source: DamagedObject, encryption: Encryption | Encryp
 async def sealed_layout(
     source: DamagedObject, options: EncoderOptions, named: Candidates | None = None
 ) -> tuple[FileLayout, Contents]:
-    """The layout behind an encrypted file: behind what its footer has `named`, or else behind what is whole of it.
-
-    Raises:
-        RecoveryError: Nothing is whole in it, or it is damaged before a checkpoint that was stored.
-        WrongKeyError: The keys are others than those that the file was begun with.
-        AuthenticationError: The file was changed.
-    """
+    """The layout behind an encrypted file: behind what its footer has `named`, or else behind what is whole of it."""
     records = await (_whole_records(source) if named is None else _named_records(source, named))
     newest = [each for each in records if each[0].kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT)][-1]
     encryption = options.encryption
@@ -119,35 +95,30 @@ async def sealed_layout(
 async def _with_its_keys(
     source: DamagedObject,
     encryption: EncryptionOfEach,
-    newest: tuple[RecordHeader, bytes],
-    records: Sequence[tuple[RecordHeader, bytes]],
+    newest: tuple[RecordHeader, memoryview],
+    records: Sequence[tuple[RecordHeader, memoryview]],
 ) -> Encryption:
     """How a file is encrypted that has keys of its own, by what it says of them."""
-    found = DecryptionKeys.of(encryption.reading()["keys"], (source.store, source.key))
-    sealed = parse_sealed_footer(memoryview(newest[1]), newest[0].payload_offset, newest[0])
-    if sealed is None:
-        raise _in_the_clear()
-    if (footer_key := await found.key_of(sealed.key_metadata, None)) is None:
-        raise found.missing(sealed.key_metadata, None)
-    cipher = FileCipher.of(sealed.algorithm, footer_key, encryption.reading()["aad_prefix"])
-    opened = [_opened_record(*each, cipher) for each in records if each[0].kind == RecordKind.ROW_GROUP]
-    about = column_key_metadata(FileMetaData(1, [], 0, [record.row_group for record in opened]))
-    for path in about:
-        if await found.key_of(about[path], path) is None:
-            raise found.missing(about[path], path)
-    return await encryption.of_unfinished(found, sealed.key_metadata, about)
+    given = encryption.reading()
+    keys, sealed = DecryptionKeys.of(given["keys"], (source.store, source.key)), _sealed(newest)
+    found = await FileKeys.of(sealed, keys, given["aad_prefix"])
+    opened = [opened_record(*each, found.cipher) for each in records if each[0].kind == RecordKind.ROW_GROUP]
+    await found.take_columns([record.row_group for record in opened])
+    for path, about in found.missing.items():
+        raise keys.missing(about, path)
+    return await encryption.of_unfinished(keys, sealed.key_metadata, found.own)
 
 
-async def _named_records(source: DamagedObject, named: Candidates) -> list[tuple[RecordHeader, bytes]]:
+async def _named_records(source: DamagedObject, named: Candidates) -> list[tuple[RecordHeader, memoryview]]:
     """The records of the row groups that the footer at the end of an object names, and that of the footer."""
     assert named.last is not None
-    end, found = source.info.size, list[tuple[RecordHeader, bytes]]()
+    end, found = source.info.size, list[tuple[RecordHeader, memoryview]]()
     places = [record_range(candidate.row_group, end) or ByteRange(0, 0) for candidate in named.row_groups]
     places.append(ByteRange(named.last.offset, end))
     reading = fetch(source.store, source.info, places, counters=source.counters, in_order=True)
     async with aclosing(reading):
         async for ordinal, data in reading:
-            header, payload = parse_header(data), bytes(data[HEADER_SIZE:])
+            header, payload = parse_header(data), memoryview(bytes(data[HEADER_SIZE:]))
             kinds = _ENDS if ordinal == len(named.row_groups) else (RecordKind.ROW_GROUP,)
             at, file_id = places[ordinal].start, named.last.file_id
             if header is None or (header.offset, header.file_id) != (at, file_id) or not header.holds(payload):
@@ -158,87 +129,32 @@ async def _named_records(source: DamagedObject, named: Candidates) -> list[tuple
     return found
 
 
-async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, bytes]]:
+async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, memoryview]]:
     """Footers but the final one, and records of row groups, up to the first byte that is not what was written."""
-    found: list[tuple[RecordHeader, bytes]] = []
-    size, at, previous = source.info.size, len(footer.MAGIC), None
-    while (header := await _next_header(source, at, previous)) is not None and header.end <= size:
-        payload = bytes(await source.read(ByteRange(header.payload_offset, header.end)))
-        if not header.holds(payload):
-            break
-        at, previous = header.end, header
-        if header.kind in (RecordKind.CHUNK, RecordKind.SPAN):
-            behind = BytesBehind.unpack(payload)
-            if behind.size > size - at or await _crc_of(source, at, at + behind.size) != behind.crc:
-                break
-            at += behind.size
-        if header.kind in _ENDS:
-            found.append((header, payload))
-    if not found or found[0][0].kind != RecordKind.ANCHOR:
-        raise RecoveryError(
-            "there is nothing to resume: not even the schema is whole in it",
-            where=Where(key=source.url),
-            hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
-        )
-    await _check_nothing_stored(source, at, found[-1][0])
-    return found
+    found = await source.drive(survey_ciphertext(source.info.size))
+    headers = [header for header in found.unbroken if header.kind in _ENDS]
+    if not headers or headers[0].kind != RecordKind.ANCHOR:
+        raise nothing_to_resume(source)
+    if found.newest_named >= headers[-1].end:  # a checkpoint was stored, as more was written behind it
+        raise damaged(source)
+    places = [(header, ByteRange(header.payload_offset, header.end)) for header in headers]
+    return [(header, await source.read(place)) for header, place in places]
 
 
-async def _check_nothing_stored(source: DamagedObject, at: int, last: RecordHeader) -> None:
-    """Refuse a file in which a checkpoint was stored, as more was written behind it, that is not whole any more."""
-    while (later := await _found_header(source, at, last.file_id)) is not None:
-        if last.end <= later.newest_footer < later.offset:
-            raise damaged(source)
-        at = later.offset + HEADER_SIZE
-
-
-async def _next_header(source: DamagedObject, at: int, previous: RecordHeader | None) -> RecordHeader | None:
-    """The header of the next record: at an offset, or behind zeros or parity; None where another one follows."""
-    data = await source.read(ByteRange(at, min(at + HEADER_SIZE, source.info.size)))
-    header = parse_header(data)
-    if previous is None:
-        return header if header is not None and header.offset == at else None
-    if header is None or header.offset != at:
-        header = await _found_header(source, at, previous.file_id)
-    follows = header is not None and (header.number, header.previous) == (previous.number + 1, previous.offset)
-    return header if follows else None
-
-
-async def _found_header(source: DamagedObject, at: int, file_id: bytes) -> RecordHeader | None:
-    """The first header of a record of the file at or behind an offset."""
-    while at < source.info.size:
-        data = bytes(await source.read(ByteRange(at, min(at + _PIECE + HEADER_SIZE, source.info.size))))
-        place = data.find(RECORD_MAGIC)
-        if place < 0:
-            at += _PIECE
-            continue
-        header = parse_header(data[place:]) if len(data) - place >= HEADER_SIZE else None
-        if header is not None and (header.offset, header.file_id) == (at + place, file_id):
-            return header
-        at += place + 1
-    return None
-
-
-async def _crc_of(source: DamagedObject, start: int, end: int) -> int:
-    crc = 0
-    for at in range(start, end, _PIECE):
-        piece = await source.read(ByteRange(at, min(at + _PIECE, end)))
-        crc = await off_loop(len(piece) // 1024, crc32, piece, crc)
-    return crc
-
-
-def _in_the_clear() -> OptionError:
-    return OptionError("the file is in the clear, and cannot be gone on with encrypted")
+def _sealed(newest: tuple[RecordHeader, memoryview]) -> SealedFooter:
+    """The footer in a record."""
+    header, payload = newest
+    sealed = parse_sealed_footer(payload, header.payload_offset, header)
+    if sealed is None:
+        raise OptionError("the file is in the clear, and cannot be gone on with encrypted")
+    return sealed
 
 
 def _opened_footer(
-    newest: tuple[RecordHeader, bytes], encryption: Encryption
+    newest: tuple[RecordHeader, memoryview], encryption: Encryption
 ) -> tuple[Contents, FileCipher, FileSealing]:
     """What a footer says, and the ciphers of the file."""
-    header, payload = newest
-    sealed = parse_sealed_footer(memoryview(payload), header.payload_offset, header)
-    if sealed is None:
-        raise _in_the_clear()
+    header, payload, sealed = *newest, _sealed(newest)
     cipher = FileCipher.of(sealed.algorithm, encryption.footer_key, encryption.aad_prefix)
     metadata = sealed.metadata(cipher)
     shown = replace(header, num_rows=metadata.num_rows)
@@ -258,42 +174,27 @@ def _opened_footer(
 
 
 def _placed(
-    header: RecordHeader, payload: bytes, cipher: FileCipher, sealing: FileSealing, ordinal: int
+    header: RecordHeader, payload: memoryview, cipher: FileCipher, sealing: FileSealing, ordinal: int
 ) -> PlacedRowGroup:
     """A row group in its place, as its record tells it."""
-    record = _opened_record(header, payload, cipher)
+    record = opened_record(header, payload, cipher)
     row_group = record.row_group
     if row_group.ordinal != ordinal or len(record.chunks) != len(row_group.columns):
         raise AuthenticationError("the record of a row group is not what was written in its place")
-    opened = {id(each.chunk): each for each in open_chunks(FileMetaData(1, [], 0, [row_group]), cipher)}
+    opened = {id(each.chunk): each for each in open_chunks([row_group], cipher)}
     chunks = []
     for chunk, copies in zip(row_group.columns, record.chunks, strict=True):
         index, sums = copies.offset_index, None
         if (known := opened.get(id(chunk))) is None:
             sums = PageSums.of_copies(copies)
-        elif copies.sealed_offset_index is not None:
-            content = known.opener.open_index(memoryview(copies.sealed_offset_index), ModuleType.OFFSET_INDEX)
-            index, _ = compact_protocol.decode(OffsetIndex, content)
+        else:
+            index = offset_index_of(copies, known.opener)
         if known is not None and known.bloom_filter is not None and chunk.meta_data is not None:
             chunk.meta_data.bloom_filter_length = known.bloom_filter[1]
         chunks.append(_in_place(chunk, copies, index, sums))
     record_place = footer.RECORD_KEY, f"{header.offset}:{header.end - header.offset}"
     serialized, indexes = sealing.placed(row_group, chunks, ordinal, record_place)
     return PlacedRowGroup(row_group, header.end, indexes, serialized)
-
-
-def _opened_record(header: RecordHeader, payload: bytes, cipher: FileCipher) -> RowGroupRecord:
-    aad, kind = record_aad(cipher.file_aad or b"", header.kind, header.number), ModuleType.RECORD + header.kind
-    key = cipher.footer
-    assert key is not None
-    try:
-        if module_size(memoryview(payload), 0, len(payload), GCM_OVERHEAD) != len(payload):
-            raise WrongTagError
-        content = key.open(memoryview(payload), kind, aad)
-    except WrongTagError:
-        where = Where(offset=header.offset)
-        raise AuthenticationError("the record of a row group is not what was written", where=where) from None
-    return compact_protocol.decode(RowGroupRecord, bytes(content))[0]
 
 
 def _in_place(

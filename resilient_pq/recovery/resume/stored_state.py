@@ -42,25 +42,15 @@ class ResumeTarget:
 
 @dataclass(frozen=True, slots=True)
 class ResumeState:
-    """What is stored under a key at one moment.
+    """What is stored under a key at one moment."""
 
-    Attributes:
-        found: The epoch object.
-        standing: The object.
-        contents: What the object holds; None where it is no file of a kind that we write.
-        listed: The uploads that are open for it.
-        candidates: Of these the ids of those that may hold the file.
-        proven: Those of them that are proven to be of the file.
-        expected_id: The id of the file in the epoch object; None where that has none.
-    """
-
-    found: FoundEpoch | None
-    standing: DamagedObject | None
-    contents: Contents | None
-    listed: Sequence[UploadInfo]
-    candidates: Sequence[str]
-    proven: Collection[str]
-    expected_id: str | None
+    found: FoundEpoch | None  # The epoch object
+    standing: DamagedObject | None  # The object
+    contents: Contents | None  # What the object holds; None where it is no file of a kind that we write
+    listed: Sequence[UploadInfo]  # The uploads that are open for it
+    candidates: Sequence[str]  # Of these the ids of those that may hold the file
+    proven: Collection[str]  # Those of them that are proven to be of the file
+    expected_id: str | None  # The id of the file in the epoch object; None where that has none
 
     @property
     def info(self) -> ObjectInfo | None:

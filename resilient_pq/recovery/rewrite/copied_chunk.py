@@ -34,11 +34,18 @@ class Derived:
     bloom_filter: bytes | None = None
 
 
-def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> EncodedChunk:
-    """The chunk as it is, its offsets counted from its own first byte, with an OffsetIndex where pages tell rows."""
+def copied_chunk(
+    chunk: ChunkRead, data: memoryview, derived: Derived, *, keep_empty_pages: bool = True
+) -> EncodedChunk:
+    """The chunk as it is, its offsets counted from its own first byte, with an OffsetIndex where pages tell rows.
+
+    pyarrow stops at data pages without values, at the first of a chunk and at two in a row.
+    """
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
-    data = data[: pages[-1].end] if pages else data[:0]
     metadata = _of_pages(chunk.metadata, pages)
+    if not keep_empty_pages and metadata.num_values:
+        data, pages = _without_empty_pages(metadata, data, pages)
+    data = data[: pages[-1].end] if pages else data[:0]
     metadata.path_in_schema = list(chunk.leaf.path)  # a footer without a checksum may have lost it
     metadata.encodings = [encoding for encoding in metadata.encodings if encoding in _ENCODINGS]
     metadata.total_compressed_size = len(data)  # its writer may have counted other bytes, too few or too many
@@ -111,7 +118,6 @@ def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData
     num_values = sum(page.num_values for page in pages if page.header.type in _DATA_PAGES)
     if num_values == metadata.num_values:
         return replace(metadata)
-    sizes = (len(page.header_bytes) + page.header.uncompressed_page_size for page in pages)
     encodings = [*metadata.encodings]
     for page in pages:
         detail = page.data_header or page.header.dictionary_page_header
@@ -120,13 +126,29 @@ def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData
     return replace(
         metadata,
         num_values=num_values,
-        total_uncompressed_size=sum(sizes),
+        total_uncompressed_size=_uncompressed_size(pages),
         encodings=encodings,
         statistics=None,
         size_statistics=None,
         geospatial_statistics=None,
         encoding_stats=None,
     )
+
+
+def _without_empty_pages(
+    metadata: ColumnMetaData, data: memoryview, pages: list[Page]
+) -> tuple[memoryview, list[Page]]:
+    """The bytes and pages of a chunk without data pages that have no values, of which its metadata tell no more."""
+    filled = [page for page in pages if page.num_values or page.header.type not in _DATA_PAGES]
+    if sum(page.end - page.offset for page in filled) == len(data):
+        return data, pages
+    metadata.total_uncompressed_size, metadata.encoding_stats = _uncompressed_size(filled), None
+    data = memoryview(b"".join(part for page in filled for part in (page.header_bytes, page.body)))
+    return data, list(pages_of(data, 0))
+
+
+def _uncompressed_size(pages: Sequence[Page]) -> int:
+    return sum(len(page.header_bytes) + page.header.uncompressed_page_size for page in pages)
 
 
 def _indexes(

@@ -147,8 +147,7 @@ def _sealed_footer_in(tail: memoryview, start: int, encryption: Encryption) -> F
     cipher = FileCipher.of(sealed.algorithm, encryption.footer_key, encryption.aad_prefix)
     cipher.take_column_keys(encryption.column_keys)
     metadata = sealed.metadata(cipher)
-    for _ in open_chunks(metadata, cipher):
-        pass
+    list(open_chunks(metadata.row_groups, cipher))
     record = sealed.record and plain_record(sealed.record, b"", metadata)
     return Footer(metadata, sealed.start, len(sealed.payload) - TAIL_SIZE, record)
 

@@ -25,24 +25,15 @@ Ordinals = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RowGroupOutcome:
-    """What becomes of a row group: which of its rows the output has, with which values.
+    """What becomes of a row group: which of its rows the output has, with which values."""
 
-    Attributes:
-        located: Where it lies, with the number of rows that its pages bear out.
-        scanned: What is left of it; None where all of it is whole in its place.
-        choice: Which of its rows are kept; None for all, without nulls for lost values.
-        number: Its number in the ledger, which adds this and what follows.
-        own_outputs: Whether each column has its own output, in which rows without its value are not.
-        unread: Whether the store copied it, and it was not read.
-        checksummed: Of one that is whole in its place, the leaves whose pages all have checksums, by their ordinals.
-    """
-
-    located: LocatedRowGroup
-    scanned: ScannedRowGroup | None = None
-    choice: RowChoice | None = None
-    number: int = 0
-    own_outputs: bool = False
-    unread: bool = False
+    located: LocatedRowGroup  # Where it lies, with the number of rows that its pages bear out
+    scanned: ScannedRowGroup | None = None  # What is left of it; None where all of it is whole in its place
+    choice: RowChoice | None = None  # Which of its rows are kept; None for all, without nulls for lost values
+    number: int = 0  # Its number in the ledger, which adds this and what follows
+    own_outputs: bool = False  # Whether each column has its own output, in which rows without its value are not
+    unread: bool = False  # Whether the store copied it, and it was not read
+    # Of one that is whole in its place, the leaves whose pages all have checksums, by their ordinals
     checksummed: Collection[int] = ()
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
 
 from resilient_pq.checksum import crc32
 from resilient_pq.damage.chunk_salvage import SalvagedChunk
@@ -30,6 +31,8 @@ from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.writer.dictionary_use import has_dictionary
+
+_copied_chunk = partial(copied_chunk, keep_empty_pages=False)
 
 
 class RowGroupRewriter:
@@ -73,7 +76,7 @@ class RowGroupRewriter:
             # Page by page it is as it was written; indexes and filters go along as far as they are whole.
             data = salvaged.bytes()
             derived = await self._derived(outcome, salvaged.chunk)
-            return await asyncio.to_thread(copied_chunk, salvaged.chunk, data, derived), len(data)
+            return await asyncio.to_thread(_copied_chunk, salvaged.chunk, data, derived), len(data)
         assert choice is not None
         options = _options_like(leaf, salvaged)
         runs = () if salvaged is None else salvaged.runs
@@ -86,7 +89,7 @@ class RowGroupRewriter:
     async def _copied(self, outcome: RowGroupOutcome, chunk: ChunkRead) -> EncodedChunk:
         derived = await self._derived(outcome, chunk)
         data = await self.read_again(outcome, chunk)
-        return await asyncio.to_thread(copied_chunk, chunk, data, derived)
+        return await asyncio.to_thread(_copied_chunk, chunk, data, derived)
 
     async def read_again(self, outcome: RowGroupOutcome, chunk: ChunkRead) -> memoryview:
         """The bytes of a chunk that was examined before, held against its checksums: it gets new ones from them."""

@@ -121,7 +121,6 @@ class _Batches:
     """Writes the outputs of some columns at one time: a row group that is damaged is examined once for all of them."""
 
     def __init__(self, output: OutputContents, contents: Contents) -> None:
-        """Keep what all outputs have in common."""
         self._contents = contents
         self._row_groups = output.reconstruction.row_groups
         self._keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}

@@ -17,17 +17,11 @@ from resilient_pq.units import MiB
 
 @dataclass(frozen=True, slots=True)
 class UploadParts:
-    """The parts of an upload, of each number the largest, and what they would make.
+    """The parts of an upload, of each number the largest, and what they would make."""
 
-    Attributes:
-        listed: One part of each number, by number.
-        gap_free: Parts 1, 2, ... up to the first that is missing.
-        by_rule: The first of these up to and including the first whose size is no whole number of MiB; None when
-            there is none.
-    """
-
-    listed: tuple[Part, ...]
-    gap_free: tuple[Part, ...]
+    listed: tuple[Part, ...]  # One part of each number, by number
+    gap_free: tuple[Part, ...]  # Parts 1, 2, ... up to the first that is missing
+    # The first of these up to and including the first whose size is no whole number of MiB; None when there is none
     by_rule: tuple[Part, ...] | None
 
     @property

@@ -28,13 +28,10 @@ MAX_BYTES: Final = (_ORDER - _CRC_BITS) // 8
 
 @dataclass(frozen=True, slots=True)
 class BitFlip:
-    """A flipped bit.
+    """A flipped bit."""
 
-    Attributes:
-        bit: Its number: eight times the offset of its byte, and 0 for that byte's least significant bit up to 7 for its
-            most significant one. None where it is a bit of the stored CRC32, and the bytes are whole.
-    """
-
+    # Its number: eight times the offset of its byte, and 0 for that byte's least significant bit up to 7 for its most
+    # significant one. None where it is a bit of the stored CRC32, and the bytes are whole
     bit: int | None
 
 

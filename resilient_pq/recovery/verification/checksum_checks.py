@@ -102,18 +102,12 @@ def _contradictions(stated: Stated, data: LeafData) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class PagesSeen:
-    """The pages of a chunk that is sound.
+    """The pages of a chunk that is sound."""
 
-    Attributes:
-        verified: How many a checksum covers.
-        decoded: How many have none and were decoded.
-        sealed: Whether each has a CRC32 of its own, and its place is proven, too.
-        crc: CRC32 of the bytes that were decoded, where pages have none; they are read again when they are copied.
-    """
-
-    verified: int = 0
-    decoded: int = 0
-    sealed: bool = False
+    verified: int = 0  # How many a checksum covers
+    decoded: int = 0  # How many have none and were decoded
+    sealed: bool = False  # Whether each has a CRC32 of its own, and its place is proven, too
+    # CRC32 of the bytes that were decoded, where pages have none; they are read again when they are copied
     crc: int | None = None
 
 

@@ -39,24 +39,17 @@ from resilient_pq.recovery.evidence.row_counts import correct_row_count, is_doub
 
 @dataclass(frozen=True, slots=True)
 class ScannedChunk:
-    """What is left of a column chunk, without its bytes.
+    """What is left of a column chunk, without its bytes."""
 
-    Attributes:
-        located: Where it lies and what is stated of it.
-        pages: The fate of each page, without its bytes: one without a reason is whole. None of a chunk that is whole
-            in its place.
-        present: For each row of the row group, whether its value is left; None where all are.
-        intact: The pages of a chunk that is whole in its place, where its row group is not; none of others.
-        checksummed: Whether checksums cover all pages of a chunk that is whole in its place.
-        is_cut: Whether its pages hold more than what is left of them (`SalvagedChunk.is_cut`).
-    """
-
-    located: LocatedChunk
+    located: LocatedChunk  # Where it lies and what is stated of it
+    # The fate of each page, without its bytes: one without a reason is whole. None of a chunk that is whole in its
+    # place
     pages: tuple[PageFate, ...] = ()
-    present: Mask | None = None
+    present: Mask | None = None  # For each row of the row group, whether its value is left; None where all are
+    # The pages of a chunk that is whole in its place, where its row group is not; none of others
     intact: tuple[PageFate, ...] = ()
-    checksummed: bool = False
-    is_cut: bool = False
+    checksummed: bool = False  # Whether checksums cover all pages of a chunk that is whole in its place
+    is_cut: bool = False  # Whether its pages hold more than what is left of them (`SalvagedChunk.is_cut`)
 
     @property
     def in_place(self) -> bool:
@@ -71,17 +64,11 @@ class ScannedChunk:
 
 @dataclass(frozen=True, slots=True)
 class ScannedRowGroup:
-    """What is left of a row group.
+    """What is left of a row group."""
 
-    Attributes:
-        located: Where it lies, with the number of rows that its pages bear out.
-        num_rows: Its rows; of one that is not known to be complete, those of its longest column.
-        chunks: One for each leaf; None where nothing of it was found.
-    """
-
-    located: LocatedRowGroup
-    num_rows: int
-    chunks: tuple[ScannedChunk | None, ...]
+    located: LocatedRowGroup  # Where it lies, with the number of rows that its pages bear out
+    num_rows: int  # Its rows; of one that is not known to be complete, those of its longest column
+    chunks: tuple[ScannedChunk | None, ...]  # One for each leaf; None where nothing of it was found
 
     @property
     def is_whole(self) -> bool:
@@ -98,17 +85,12 @@ class ScannedRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class AlternateSource:
-    """Where the same file can be read again.
+    """Where the same file can be read again."""
 
-    Attributes:
-        source: Where.
-        repair_source: What taking a page from there means.
-        row_groups: The ordinals of those that are known to be the same there; None for all. Of others a page is taken
-            only where a copy of its header, from elsewhere, has its CRC32.
-    """
-
-    source: DamagedObject
-    repair_source: RepairSource
+    source: DamagedObject  # Where
+    repair_source: RepairSource  # What taking a page from there means
+    # The ordinals of those that are known to be the same there; None for all. Of others a page is taken only where a
+    # copy of its header, from elsewhere, has its CRC32
     row_groups: frozenset[int] | None = None
 
     def has(self, ordinal: int) -> bool:

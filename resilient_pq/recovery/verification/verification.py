@@ -24,31 +24,20 @@ from resilient_pq.recovery.verification.page_scan import AlternateSource, PageSc
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found in the data of a file.
+    """What was found in the data of a file."""
 
-    Attributes:
-        reconstruction: What is known of the file, with the numbers of rows that its pages have.
-        findings: What is not as it should be.
-        scanned: For each row group that is not whole in its place, by its ordinal, what is left of it.
-        lost: What is lost whatever is kept of the row groups.
-        copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
-        options: Where whole bytes were looked for.
-        unread: Whether the row groups that footers and records name were not read.
-        has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would have it.
-        chunk_records_damaged_at: Where, before chunks that no footer names, records lie whose payload is damaged.
-        seen: The pages of each chunk that is whole, by the position of its row group in the footer, and the ordinal of
-            its leaf.
-    """
-
-    reconstruction: Reconstruction
-    findings: tuple[Finding, ...]
+    reconstruction: Reconstruction  # What is known of the file, with the numbers of rows that its pages have
+    findings: tuple[Finding, ...]  # What is not as it should be
+    # For each row group that is not whole in its place, by its ordinal, what is left of it
     scanned: Mapping[int, ScannedRowGroup]
-    lost: tuple[LostRegion, ...]
-    copies_damaged_at: tuple[int, ...]
-    options: SalvageOptions
-    unread: bool = False
-    has_magic: bool = False
+    lost: tuple[LostRegion, ...]  # What is lost whatever is kept of the row groups
+    copies_damaged_at: tuple[int, ...]  # Where second copies and indexes are damaged, of which nothing is lost
+    options: SalvageOptions  # Where whole bytes were looked for
+    unread: bool = False  # Whether the row groups that footers and records name were not read
+    has_magic: bool = False  # Whether it begins with the magic; False too where `copies_damaged_at` would have it
+    # Where, before chunks that no footer names, records lie whose payload is damaged
     chunk_records_damaged_at: frozenset[int] = frozenset()
+    # The pages of each chunk that is whole, by the position of its row group in the footer, and the ordinal of its leaf
     seen: Mapping[tuple[int, int], PagesSeen] = field(default_factory=dict)
 
 

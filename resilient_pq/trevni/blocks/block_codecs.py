@@ -62,11 +62,7 @@ class Checksum(StrEnum):
         return 0 if self is Checksum.NULL else 4
 
     def verify(self, data: memoryview, stored: memoryview, codec: TrevniCodec) -> bool:
-        """Compare the checksum of a decompressed block, and say whether it vouches for it.
-
-        Avro's writer sums up nothing at all where the codec is null, and stores the 0 that comes of it; its own
-        reader then refuses the file. Such a 0 says nothing, and is no reason to lose the block.
-        """
+        """Compare the checksum of a decompressed block, and say whether it vouches for it."""
         if self is Checksum.NULL:
             return False
         order: Any = "big" if self is Checksum.CRC32 else "little"
@@ -74,7 +70,7 @@ class Checksum(StrEnum):
         if said == computed:
             return True
         if codec is TrevniCodec.NULL and not said:
-            return False
+            return False  # Avro's writer sums up nothing where there is no codec
         raise ChecksumError("the checksum of the block does not hold", stored=said, computed=computed)
 
 

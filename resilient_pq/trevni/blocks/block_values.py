@@ -46,14 +46,11 @@ _MORE: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a block, between two values.
-
-    `bit` bits of the byte before `at` are booleans already; of the last run of lengths, `run_left` are to come.
-    """
+    """A place in a block, between two values."""
 
     at: int = 0
-    bit: int = 0
-    run_left: int = 0
+    bit: int = 0  # Bits of the byte before `at` that are booleans already
+    run_left: int = 0  # Lengths to come of the last run
     run_value: int = 0
 
 

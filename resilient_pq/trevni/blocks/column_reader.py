@@ -48,7 +48,6 @@ class BadBlockError(Exception):
     """A block, by its number, does not hold what it should, by an error."""
 
     def __init__(self, block: int, error: EncodingError) -> None:
-        """Keep both."""
         super().__init__(error)
         self.block = block
         self.error = error

@@ -75,7 +75,6 @@ class BlockTable:
     end: int
 
     def __len__(self) -> int:
-        """The number of blocks."""
         return len(self.offsets)
 
     def span(self, block: int) -> tuple[int, int]:
@@ -135,10 +134,7 @@ def _read_header(data: memoryview, size: int) -> Header:
 
 
 def _read_pairs(data: memoryview, at: int, size: int) -> tuple[dict[str, bytes], int]:
-    """Pairs of keys and values, of those with the same key the last one, and where the next thing begins.
-
-    IndexError where they go on behind the end of `data`, but not behind that of the file.
-    """
+    """Pairs of keys and values, of those with the same key the last one, and where the next thing begins."""
     count, at = read_varint(data, at)
     # Each pair takes two bytes at least.
     if not 0 <= count <= (size - at) // 2:

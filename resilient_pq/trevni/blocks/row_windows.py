@@ -76,10 +76,7 @@ class RowReader:
         stop: int,
         verify: bool,
     ) -> None:
-        """Begin before the first row of the file; those before `start` are read and passed over.
-
-        `first_rows` has what tables of columns with repetition levels do not tell, see `placed_rows`.
-        """
+        """Begin before the first row of the file; those before `start` are read and passed over."""
         self._header = header
         self._sources = {leaf.ordinal: layout.sources[leaf.ordinal] for leaf in leaves}
         self._size = size

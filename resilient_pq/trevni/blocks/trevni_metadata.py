@@ -50,21 +50,16 @@ class ValueType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnMetadata:
-    """What a column says of itself, with what the file says for all of them.
-
-    An array has any number of values in each slot of its parent, or in each row, and the blocks their lengths; its
-    parent is the array column, by name, in whose elements the values lie. Where the highest levels are above 0, the
-    blocks have levels instead.
-    """
+    """What a column says of itself, with what the file says for all of them."""
 
     name: str
     type: ValueType
     codec: TrevniCodec = TrevniCodec.NULL
     checksum: Checksum = Checksum.NULL
     is_array: bool = False
-    parent: str | None = None
+    parent: str | None = None  # The array column in whose elements the values lie
     has_first_values: bool = False
-    max_definition_level: int = 0
+    max_definition_level: int = 0  # Where it is above 0, blocks have levels instead of lengths
     max_repetition_level: int = 0
 
     @property

@@ -98,19 +98,13 @@ def find_footer(
 
 @dataclass(slots=True)
 class _Search:
-    """A search for a footer.
+    """A search for a footer."""
 
-    Attributes:
-        extent: The object.
-        budget: Bytes that may be read for what only looks like metadata, and a fixed number for each attempt.
-        window: The bytes that are searched, so that a few of them need not be requested again.
-        window_start: Offset of the first of them.
-    """
-
-    extent: ObjectExtent
+    extent: ObjectExtent  # The object
+    # Bytes that may be read for what only looks like metadata, and a fixed number for each attempt
     budget: SearchBudget
-    window: bytes = b""
-    window_start: int = 0
+    window: bytes = b""  # The bytes that are searched, so that a few of them need not be requested again
+    window_start: int = 0  # Offset of the first of them
 
     def few(self, start: int, end: int) -> Generator[ByteRange, memoryview, bytes]:
         """The bytes from `start` to `end`, which are often those of the window."""

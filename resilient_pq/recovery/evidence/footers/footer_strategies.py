@@ -10,6 +10,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, SchemaElement
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind, begins_record
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
@@ -26,7 +27,12 @@ from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.records.survey import Survey
-from resilient_pq.recovery.evidence.row_group_choice import FileEnd, candidates_of_survey, locate_row_groups
+from resilient_pq.recovery.evidence.row_group_choice import (
+    FileEnd,
+    candidates_of_survey,
+    end_of_survey,
+    locate_row_groups,
+)
 from resilient_pq.recovery.report import Damage, Finding
 
 
@@ -114,15 +120,22 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
     """The row groups that a footer names which is cut, damaged, or not at the end."""
     size = known.source.info.size
     budget = footer_budget(size)
-    others = known.inner_files
-    found = await known.source.drive(find_footer(size, budget=budget, others=others))
+    found = await known.source.drive(find_footer(size, budget=budget, others=known.inner_files))
     if found is None and budget.ended:
         known = known.with_findings(budget.finding("there may be a footer that is not at the end", 0, size))
+    if found is None or not found.complete:
+        old = await _find_old_footer(known)
+        if old is not None:
+            return await _with_old_footer(known, old, found)
     if found is None or not _is_usable(known, found):
         return replace(known, torn_footer=None)
+    return await _with_last_footer(known, found)
+
+
+async def _with_last_footer(known: Reconstruction, found: TornFooter) -> Reconstruction:
+    """The row groups of the last footer, whole or not."""
     known = replace(known, torn_footer=found).with_findings(*found.findings)
-    behind = await known.source.drive(carve.find_files(found.start, size))
-    proves = _proves_end(known, found, behind)
+    proves = await _proves_end(known, found)
     if found.shift:
         known = replace(known, source=known.source.through(found.view), moved=True)
     if found.complete:
@@ -134,6 +147,31 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
     if known.end is not None and not proves:
         return replace(known, end=replace(known.end, num_rows=None, miscounted=False))
     return known
+
+
+async def _find_old_footer(known: Reconstruction) -> TornFooter | None:
+    """The footer directly before the first record of a file to which rows were appended; None where there is none."""
+    headers = [] if known.survey is None or known.moved else known.survey.headers
+    if not headers or headers[0].kind != RecordKind.CHECKPOINT or headers[0].previous:
+        return None
+    end = headers[0].offset
+    found = await known.source.drive(find_footer(end, budget=footer_budget(end)))
+    if found is None or not found.complete or (found.end, found.shift) != (end, 0):
+        return None
+    return found if _is_usable(known, found) else None
+
+
+async def _with_old_footer(known: Reconstruction, old: TornFooter, torn: TornFooter | None) -> Reconstruction:
+    """The row groups of a file to which rows were appended: of its old footer, a cut one behind it, and records."""
+    survey, size = known.survey, known.source.info.size
+    assert survey is not None
+    message = "rows were appended behind a whole footer, and no footer behind it is whole"
+    finding = Finding(Damage.TORN, message, Where(offset=old.end), old.end, size)
+    known = await replace(known, torn_footer=old).with_findings(*old.findings, finding).with_footer(old.contents)
+    if torn is not None and torn.contents.schema == old.contents.schema:
+        more = (one for one in torn.rebuilt.row_groups if one.ordinal >= len(old.ordinals))
+        known = known.with_row_groups(more)
+    return replace(await _prefer_records(known, old.contents.metadata), end=end_of_survey(survey))
 
 
 async def _prefer_records(known: Reconstruction, schema: FileMetaData) -> Reconstruction:
@@ -152,9 +190,19 @@ async def _prefer_records(known: Reconstruction, schema: FileMetaData) -> Recons
     return replace(known, row_groups=tuple(others)).with_row_groups(recorded)
 
 
-def _proves_end(known: Reconstruction, found: TornFooter, behind: Sequence[carve.FoundFile]) -> bool:
+def _is_of_checkpoint(known: Reconstruction, found: TornFooter) -> bool:
+    """Whether a footer is that of a checkpoint, which counts no rows behind it, whatever is left of the checkpoint."""
+    headers = [] if known.survey is None else known.survey.headers
+    return any(header.kind == RecordKind.CHECKPOINT and header.payload_offset == found.start for header in headers)
+
+
+async def _proves_end(known: Reconstruction, found: TornFooter) -> bool:
     """Whether no row can stand behind those that a footer counts."""
-    # The footer of a checkpoint counts no rows behind it, even where nothing else is left of the checkpoint.
+    size = known.source.info.size
+    following = ByteRange(found.end, max(found.end, min(found.end + HEADER_SIZE, size)))
+    if _is_of_checkpoint(known, found) or begins_record(await known.source.read(following)):
+        return False
+    behind = await known.source.drive(carve.find_files(found.start, size))
     if any(file.pages and not file.has_head for file in behind):
         return False
     return found.complete or (found.contents.is_finished and (known.file_id is None or found.contents.unvouched))

@@ -33,33 +33,22 @@ class ObjectExtent:
 
 @dataclass(frozen=True, slots=True)
 class TornFooter:
-    """File metadata that were found at the damaged end of a file.
+    """File metadata that were found at the damaged end of a file."""
 
-    Attributes:
-        contents: The schema, and the row groups that are named in full; their offsets are those of the file as it was
-            written.
-        complete: Whether the metadata are whole; otherwise there may have been more row groups, keys, and a maker.
-        start: Offset at which they lie.
-        end: Offset at which the file truly ends: just after the magic, or after the last byte of metadata.
-        shift: What is added to an offset of the file as it was written to have the one where the byte lies; other
-            than 0 where bytes are missing or were added before the row groups.
-        num_rows: Rows of the file as it was written; None where the metadata were cut before that.
-        num_row_groups: Row groups of the file as it was written; None where the metadata were cut before that.
-        ordinals: For each row group in `contents`, its number in the file as it was written.
-        columns: Column chunks that are named in full of the row group after those in `contents`, where these end.
-        findings: What is wrong with the end, for people.
-    """
-
+    # The schema, and the row groups that are named in full; their offsets are those of the file as it was written
     contents: Contents
-    complete: bool
-    start: int
-    end: int
+    complete: bool  # Whether the metadata are whole; otherwise there may have been more row groups, keys, and a maker
+    start: int  # Offset at which they lie
+    end: int  # Offset at which the file truly ends: just after the magic, or after the last byte of metadata
+    # What is added to an offset of the file as it was written to have the one where the byte lies; other than 0 where
+    # bytes are missing or were added before the row groups
     shift: int
-    num_rows: int | None
-    num_row_groups: int | None
-    ordinals: tuple[int, ...]
+    num_rows: int | None  # Rows of the file as it was written; None where the metadata were cut before that
+    num_row_groups: int | None  # Row groups of the file as it was written; None where the metadata were cut before that
+    ordinals: tuple[int, ...]  # For each row group in `contents`, its number in the file as it was written
+    # Column chunks that are named in full of the row group after those in `contents`, where these end
     columns: tuple[ColumnChunk, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()  # What is wrong with the end, for people
 
     @property
     def stated_rows(self) -> int | None:

@@ -27,7 +27,6 @@ from resilient_pq.format.resilience_records import (
     ChunkPlace,
     RecordHeader,
     RecordKind,
-    payload_sums,
 )
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
@@ -142,23 +141,14 @@ class _Window:
 
 @dataclass(slots=True)
 class _Region:
-    """The bytes between two records that were found.
+    """The bytes between two records that were found."""
 
-    Attributes:
-        header: Of the first record.
-        following: Of the next; None where the file ends.
-        size: Bytes of the file.
-        places: What whole chunk records say, by their number.
-        window: What is read through.
-        strange: Whether a record of another file lies in between, or one that says that it lies elsewhere.
-    """
-
-    header: RecordHeader
-    following: RecordHeader | None
-    size: int
-    places: dict[int, ChunkPlace]
-    window: _Window
-    strange: bool = False
+    header: RecordHeader  # Of the first record
+    following: RecordHeader | None  # Of the next; None where the file ends
+    size: int  # Bytes of the file
+    places: dict[int, ChunkPlace]  # What whole chunk records say, by their number
+    window: _Window  # What is read through
+    strange: bool = False  # Whether a record of another file lies in between, or one that says that it lies elsewhere
 
     @property
     def limit(self) -> int:
@@ -316,17 +306,13 @@ class _Region:
             return None
         mine = ChunkPlace(record.num_row_groups, column, record.num_rows, codec)
         place = mine.pack()
-        payload_hash, payload_crc = payload_sums(place)
-        expected = replace(
-            record,
+        expected = record.before(
+            place,
             kind=int(RecordKind.CHUNK),
             offset=at,
             previous=record.offset,
             newest_footer=record.offset if record.kind in FOOTER_KINDS else record.newest_footer,
             number=record.number + 1,
-            payload_size=len(place),
-            payload_hash=payload_hash,
-            payload_crc=payload_crc,
         )
         there = yield from self.window.read(at, self.limit, CHUNK_RECORD_SIZE)
         pairs = zip(expected.pack() + place, there, strict=False)

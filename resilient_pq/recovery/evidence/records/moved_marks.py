@@ -24,21 +24,13 @@ MAX_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ChecksummedBytes:
-    """The body of a page, or the payload of a record.
+    """The body of a page, or the payload of a record."""
 
-    Attributes:
-        offset: Where what it belongs to begins in the file as it was written.
-        start: Where the bytes themselves begin.
-        end: Where they end.
-        crc: Their CRC32.
-        head: The page header before them; empty for a record.
-    """
-
-    offset: int
-    start: int
-    end: int
-    crc: int
-    head: bytes = b""
+    offset: int  # Where what it belongs to begins in the file as it was written
+    start: int  # Where the bytes themselves begin
+    end: int  # Where they end
+    crc: int  # Their CRC32
+    head: bytes = b""  # The page header before them; empty for a record
 
 
 @dataclass(frozen=True, slots=True)

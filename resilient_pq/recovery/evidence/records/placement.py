@@ -82,23 +82,15 @@ def _payloads_in(view: ByteRemap) -> PayloadOf:
 
 @dataclass(slots=True)
 class _Pieces:
-    """The parts of one file.
+    """The parts of one file."""
 
-    Attributes:
-        size: Bytes at hand.
-        headers: The record headers of the file, and where they lie, in the order of these places.
-        marks: What they tell, in the order of the file as it was written.
-        shifts: How many records were moved by each distance.
-        items: What can be held against a CRC32, by where it begins.
-        tried: Row-group records whose payload was whole.
-    """
-
-    size: int
+    size: int  # Bytes at hand
+    # The record headers of the file, and where they lie, in the order of these places
     headers: Sequence[tuple[int, RecordHeader]]
-    marks: list[Mark] = field(init=False)
-    shifts: Counter[int] = field(init=False)
-    items: dict[int, ChecksummedBytes] = field(init=False)
-    tried: set[int] = field(default_factory=set)
+    marks: list[Mark] = field(init=False)  # What they tell, in the order of the file as it was written
+    shifts: Counter[int] = field(init=False)  # How many records were moved by each distance
+    items: dict[int, ChecksummedBytes] = field(init=False)  # What can be held against a CRC32, by where it begins
+    tried: set[int] = field(default_factory=set)  # Row-group records whose payload was whole
 
     def __post_init__(self) -> None:
         self.marks = sorted(

@@ -55,21 +55,13 @@ def parity_spans(headers: Iterable[RecordHeader]) -> list[ByteRange]:
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:
-    """The records of one file.
+    """The records of one file."""
 
-    Attributes:
-        file_id: Its id.
-        start: Where the first of them lies.
-        end: Offset just after the last of them.
-        base: How far one of them lies from where it says, the one that lies nearest; 0 where it lies in its place.
-        complete: Whether its first and its last record are among them.
-    """
-
-    file_id: bytes
-    start: int
-    end: int
-    base: int
-    complete: bool
+    file_id: bytes  # Its id
+    start: int  # Where the first of them lies
+    end: int  # Offset just after the last of them
+    base: int  # How far one of them lies from where it says, the one that lies nearest; 0 where it lies in its place
+    complete: bool  # Whether its first and its last record are among them
 
     def encloses(self, other: FileSpan) -> bool:
         """Whether another file lies between records of this one, as in values of a column.

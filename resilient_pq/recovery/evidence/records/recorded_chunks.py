@@ -45,26 +45,16 @@ class ChainedPage:
 
 @dataclass(slots=True)
 class RecordedChunk:
-    """A chunk behind its record, whose header is made up where the record is destroyed.
+    """A chunk behind its record, whose header is made up where the record is destroyed."""
 
-    Attributes:
-        record: The header.
-        column: Position of its leaf.
-        codec: How its pages are compressed; None where no record says.
-        start: Offset of its first page.
-        end: Offset after its last byte, or after the last that is certainly part of it.
-        pages: Those found, each following directly on the one before it.
-        complete: Whether these are all of them.
-        unproven: Whether bytes follow that belong neither to a page nor to a record, so that nothing proves the pages.
-    """
-
-    record: RecordHeader
-    column: int
-    codec: int | None
-    start: int
-    end: int
-    pages: list[ChainedPage]
-    complete: bool
+    record: RecordHeader  # The header
+    column: int  # Position of its leaf
+    codec: int | None  # How its pages are compressed; None where no record says
+    start: int  # Offset of its first page
+    end: int  # Offset after its last byte, or after the last that is certainly part of it
+    pages: list[ChainedPage]  # Those found, each following directly on the one before it
+    complete: bool  # Whether these are all of them
+    # Whether bytes follow that belong neither to a page nor to a record, so that nothing proves the pages
     unproven: bool = False
 
 

@@ -24,19 +24,12 @@ class RecordedFooter:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRowGroup:
-    """A row group that a whole record names.
+    """A row group that a whole record names."""
 
-    Attributes:
-        row_group: Its metadata, with the keys that a footer has.
-        ordinal: Its number in the file.
-        rows_before: Rows of all row groups before it.
-        end: Offset just after its record.
-    """
-
-    row_group: RowGroup
-    ordinal: int
-    rows_before: int
-    end: int
+    row_group: RowGroup  # Its metadata, with the keys that a footer has
+    ordinal: int  # Its number in the file
+    rows_before: int  # Rows of all row groups before it
+    end: int  # Offset just after its record
 
 
 def parse_footer(header: RecordHeader, payload: memoryview) -> RecordedFooter | None:

@@ -21,6 +21,7 @@ from resilient_pq.format.resilience_records import (
     HEADER_SIZE,
     RecordHeader,
     RecordKind,
+    begins_record,
     parse_header,
 )
 from resilient_pq.reader.contents import FileState
@@ -53,38 +54,27 @@ Asking = Generator[ByteRange, memoryview, "Survey"]
 
 @dataclass(slots=True)
 class Survey:
-    """The records of an object.
+    """The records of an object."""
 
-    Attributes:
-        size: Bytes of the object.
-        file_id: Of the file; None when no record was found.
-        footer: The newest whole footer; None when there is none.
-        row_groups: The row groups named by whole records after that footer, by ordinal.
-        newest: The header of the newest record found, whole or not.
-        last: The header of the newest whole record that `footer` or `row_groups` come from.
-        scanned: Whether the whole object had to be read.
-        found: Every record header that was come across, by where it lies, in no order: of any file, in its place or
-            not. All there are when the whole object was read; otherwise those of the chain, as far as it was followed,
-            and those in the end of the object as far back as `newest`.
-        footers: The headers of all whole anchors, checkpoints and final records, when it was.
-        ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
-            though the record that should vouch for it is damaged.
-        has_final: Whether `footer` is the final one, and not that of a file to which rows were appended.
-        doubted: Whether neither an anchor nor the caller determines which file is meant.
-    """
-
-    size: int
-    file_id: bytes | None = None
-    footer: RecordedFooter | None = None
+    size: int  # Bytes of the object
+    file_id: bytes | None = None  # Of the file; None when no record was found
+    footer: RecordedFooter | None = None  # The newest whole footer; None when there is none
+    # The row groups named by whole records after that footer, by ordinal
     row_groups: dict[int, RecordedRowGroup] = field(default_factory=dict)
-    newest: RecordHeader | None = None
-    last: RecordHeader | None = None
-    scanned: bool = False
+    newest: RecordHeader | None = None  # The header of the newest record found, whole or not
+    last: RecordHeader | None = None  # The header of the newest whole record that `footer` or `row_groups` come from
+    scanned: bool = False  # Whether the whole object had to be read
+    # Every record header that was come across, by where it lies, in no order: of any file, in its place or not. All
+    # there are when the whole object was read; otherwise those of the chain, as far as it was followed, and those in
+    # the end of the object as far back as `newest`
     found: dict[int, RecordHeader] = field(default_factory=dict)
+    # The headers of all whole anchors, checkpoints and final records, when it was
     footers: list[RecordHeader] = field(default_factory=list)
+    # Whether the object ends in the footer of a finished file that names these row groups and no others, though the
+    # record that should vouch for it is damaged
     ended: bool = False
-    has_final: bool = False
-    doubted: bool = False
+    has_final: bool = False  # Whether `footer` is the final one, and not that of a file to which rows were appended
+    doubted: bool = False  # Whether neither an anchor nor the caller determines which file is meant
 
     @property
     def others(self) -> list[FileSpan]:
@@ -135,8 +125,15 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
         result.doubted = not sure
     result.ended = yield from _ends_in_footer(result)
     header = None if result.footer is None else result.footer.header
-    result.has_final = header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch
+    if header is not None and header.kind == RecordKind.FINAL and newest.epoch <= header.epoch:
+        result.has_final = header.end == size or not (yield from _begins_torn_record(header.end, size))
     return result
+
+
+def _begins_torn_record(offset: int, size: int) -> Generator[ByteRange, memoryview, bool]:
+    """Whether a record whose header is cut or damaged stands at an offset: of a whole one the epoch tells."""
+    data = yield from _read(offset, min(offset + HEADER_SIZE, size))
+    return begins_record(data) and parse_header(data) is None
 
 
 def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
