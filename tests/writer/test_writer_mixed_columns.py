@@ -58,7 +58,11 @@ def test_files_are_the_same_without_the_step(
 ) -> None:
     monkeypatch.setattr(os, "urandom", bytes)
     table = mixed(rows)
-    options = {"compression": codec, "row_group_rows": group_rows, "options": WriteOptions(bloom_filter_options=["bloom"])}
+    options = {
+        "compression": codec,
+        "row_group_rows": group_rows,
+        "options": WriteOptions(bloom_filter_options=["bloom"]),
+    }
     with_step = written(tmp_path / "with.parquet", table, batches, **options)
     with monkeypatch.context() as without:
         without.setattr(kernels, "FlatWriter", None)
