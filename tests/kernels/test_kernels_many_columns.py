@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,12 @@ def test_kernels_refuse_what_is_not_there(native: ModuleType) -> None:
     with pytest.raises((ValueError, AttributeError)):
         native.instances(SchemaElement, 2, {**values, "__init__": 1})
     made = native.instances(SchemaElement, 2, {**values, "name": ["a", "b"], "type": 1})
+    for record in (b"", bytes(119), bytes(121)):
+        with pytest.raises(ValueError, match="120 bytes"):
+            native.records_like(record, [native.FlatChunk()], 0, crc32, crc32)
+    for other in (None, 1):
+        with pytest.raises(TypeError):
+            native.records_like(bytes(120), [other], 0, crc32, crc32)
     assert made == [SchemaElement(name="a", type=1), SchemaElement(name="b", type=1)]
 
 

@@ -70,6 +70,19 @@ def test_files_are_the_same_without_the_step(
     assert pq.read_table(tmp_path / "with.parquet").cast(table.schema).equals(table)
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_files_of_flat_columns_are_the_same_without_the_step(
+    codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "urandom", bytes)
+    table = mixed(700).drop_columns([*OTHERS])
+    with_step = written(tmp_path / "with.parquet", table, 3, compression=codec, row_group_rows=300)
+    monkeypatch.setattr(kernels, "FlatWriter", None)
+    monkeypatch.setattr(kernels, "FlatChunk", None)
+    assert written(tmp_path / "without.parquet", table, 3, compression=codec, row_group_rows=300) == with_step
+    assert not rpq.check(str(tmp_path / "with.parquet")).findings
+
+
 def test_only_the_other_columns_take_the_general_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declined = set()
     general = FileEncoder._encode_declined

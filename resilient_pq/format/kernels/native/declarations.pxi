@@ -23,6 +23,7 @@ cdef extern from "native/headers/words.h":
     uint32_t load32(const uint8_t* source) noexcept nogil
     uint64_t swapped64(uint64_t word) noexcept nogil
     void store32(uint8_t* to, uint32_t word) noexcept nogil
+    void store64(uint8_t* to, uint64_t word) noexcept nogil
     void WANTED_SOON(const void* at) noexcept nogil
 
 cdef extern from "native/headers/machine.h":

@@ -314,6 +314,39 @@ cdef class FlatChunk:
         return out.found()
 
 
+cdef enum:
+    CHUNK_RECORD = 120  # bytes of a chunk record
+
+
+def records_like(bytes record, list chunks, int64_t offset, xxh3, crc32):
+    """The records and the buffers of the FlatChunks behind one of which this is the record, and the offset behind them.
+
+    They begin at `offset`, and are told their places.
+    """
+    cdef uint8_t made[CHUNK_RECORD]
+    cdef list buffers = []
+    cdef FlatChunk chunk
+    if len(record) != CHUNK_RECORD:
+        raise ValueError(f"a chunk record has {CHUNK_RECORD} bytes, not {len(record)}")
+    memcpy(made, <const char*> record, CHUNK_RECORD)
+    for one in chunks:
+        chunk = <FlatChunk?> one
+        store64(made + 40, load64(made + 32))  # where the record before it lies, and it
+        store64(made + 32, <uint64_t> offset)
+        store32(made + 68, load32(made + 68) + 1)  # its number, the column and the codec
+        store32(made + 100, load32(made + 100) + 1)
+        store32(made + 112, <uint32_t> chunk.codec)
+        payload = made[96:CHUNK_RECORD]
+        store64(made + 80, <uint64_t> xxh3(payload))
+        store32(made + 88, <uint32_t> crc32(payload))
+        store32(made + 92, <uint32_t> crc32(made[:92]))
+        buffers.append(made[:CHUNK_RECORD])
+        buffers += chunk.buffers
+        chunk.buffers, chunk.offset = [], offset + CHUNK_RECORD
+        offset += CHUNK_RECORD + chunk.size
+    return buffers, offset
+
+
 cdef int put_run(Bytes out, const uint8_t* data, Py_ssize_t start, Py_ssize_t end) except -1:
     out.make_room(end - start)
     memcpy(out.data + out.size, data + start, end - start)
