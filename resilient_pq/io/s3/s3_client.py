@@ -49,7 +49,7 @@ class S3Connection:
         access = PlainAccess.of(options, surroundings("s3")[0], CONNECT_SECONDS)
         self.plain = None
         if access is not None:
-            self.plain = PlainGets(access, progress_seconds=progress_seconds)
+            self.plain = PlainGets(access, progress_seconds=progress_seconds, max_connections=most)
         self.client: Any = None
         self.gets: S3Gets | None = None
         self.renewal: Renewal | None = None
