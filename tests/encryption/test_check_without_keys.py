@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from encrypted_files import KEYS, MODES, rows_of, sealed_file
+from encrypted_files import KEYS, flipped, headers_of, rows_of, sealed_file
 from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.recovery.evidence.records.record_scan import scan_headers
-
-
-@pytest.fixture(scope="module", params=MODES)
-def sealed(request: pytest.FixtureRequest) -> bytes:
-    return sealed_file(rows_of(300), mode=request.param)
 
 
 async def test_a_whole_file_is_ciphertext_whole_and_never_sound(sealed: bytes, tmp_path: Path) -> None:
@@ -29,15 +25,11 @@ async def test_a_whole_file_is_ciphertext_whole_and_never_sound(sealed: bytes, t
     assert "sound" not in str(report) and "sound" not in json.dumps(report.to_json())
 
 
-def damaged(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
-
-
 @pytest.mark.parametrize("step", either([233], [1]))
 async def test_a_file_with_any_byte_changed_is_not_whole(sealed: bytes, tmp_path: Path, step: int) -> None:
     path = tmp_path / "day.parquet"
     for at in range(0, len(sealed), step):
-        path.write_bytes(damaged(sealed, at))
+        path.write_bytes(flipped(sealed, at, 0x40))
         report = await rpq.check(path)
         assert report.outcome in ("damaged", "nothing"), at
         assert any(found.start <= at < found.end for found in report.findings), (at, report.findings)
@@ -48,7 +40,7 @@ async def test_a_file_cut_anywhere_is_cut_at_its_newest_whole_checkpoint(
     sealed: bytes, tmp_path: Path, step: int
 ) -> None:
     path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
-    checkpoint = next(header for _, header in scan_headers(sealed, 0) if header.kind == RecordKind.CHECKPOINT)
+    checkpoint = headers_of(sealed, RecordKind.CHECKPOINT)[0]
     for size in range(4, len(sealed), step):
         path.write_bytes(sealed[:size])
         saved.unlink(missing_ok=True)
@@ -74,3 +66,15 @@ async def test_a_record_of_zero_bytes_is_not_taken_for_the_zeros_before_a_footer
             report = await rpq.check(path)
             assert report.outcome == "damaged", header
             assert any(found.start <= header.offset < found.end for found in report.findings), header
+
+
+async def test_damaged_parity_hides_no_damaged_chunk_behind_it(tmp_path: Path) -> None:
+    numbers, path = pa.table({"number": np.arange(500_000)}), tmp_path / "day.parquet"
+    data = sealed_file(numbers, rows=50_000, parity=0.2, compression=None, encodings={"number": "plain"})
+    second = headers_of(data, RecordKind.PARITY)[1]
+    chunk = next(header for header in headers_of(data, RecordKind.CHUNK) if header.offset >= second.end)
+    for end, costs_rows in ((second.end, False), (chunk.end, True)):  # without the record of the chunk, too
+        path.write_bytes(data[: second.offset] + bytes(end - second.offset) + data[end:])
+        report = await rpq.check(path)
+        assert any(found.start <= second.offset < found.end for found in report.findings)
+        assert any(found.costs_rows for found in report.findings) is costs_rows

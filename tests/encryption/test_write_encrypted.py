@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from encrypted_files import KEYS_BY_BITS as KEYS
 from encrypted_modules import EncryptedFile, records
 from sampled import either
 
 import resilient_pq as rpq
 
-KEYS = {128: b"footer key 16 by", 192: b"footer key of 24 bytes..", 256: b"footer key of thirty-two bytes.."}
 CITY, PLACE = b"the key of city.", b"the key of place, which has 32 b"
 PREFIX = b"the file of Monday"
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")

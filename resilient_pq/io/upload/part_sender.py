@@ -242,6 +242,17 @@ class PartSender:
             await refuse_changed(self._store, source, source.size)
 
     async def _list(self) -> None:
+        """Compare what the store lists; at the end, when all parts are acknowledged, look at the lease meanwhile."""
+        if self.lease is None or not self.plan.arrived:
+            await self._compare_listed()
+            return
+        for failed in await asyncio.gather(self._compare_listed(), self.lease.confirm(), return_exceptions=True):
+            if failed is not None:
+                raise failed
+        if self.plan.completable:
+            self._promised = max(self._promised, self.plan.stored_end)
+
+    async def _compare_listed(self) -> None:
         try:
             parts = await self._listed(await self.begin())
         except BucketNotFoundError:
