@@ -168,3 +168,48 @@ async def test_a_chunk_before_what_is_left_of_a_record_of_another_place(first_bi
     async with rpq.open((store, "in"), on_damage="drop", on_lost=lost.append) as file:
         assert pa.table(await file.read()).equals(found)
     assert lost
+
+
+async def test_a_footer_of_another_version_does_not_prove_the_end() -> None:
+    """It names other chunks than the records before it, in the same places, and no record vouches for it."""
+    own = await written(1, "none")
+    first, second = Layout(own).row_groups
+    for version in range(2, 100):
+        other = await written(version, "none")
+        if [group.record.place for group in Layout(other).row_groups] == [first.record.place, second.record.place]:
+            break
+    damaged = bytearray(own[: first.record.place.stop] + other[first.record.place.stop :])
+    damaged[Layout(other).records[-1].place.start + 60] ^= 1
+    report, found = await recovered(bytes(damaged))
+    assert found.slice(0, GROUP_ROWS).equals(table(1).slice(0, GROUP_ROWS))
+    assert (report.outcome, report.kept.rows_lost) == ("partial", None)
+
+
+@pytest.mark.parametrize("column", [2, 3])
+async def test_chunks_of_two_versions_make_no_row(column: int) -> None:
+    """The record of a row group is damaged, and those of its chunks name others before them than there are."""
+
+    async def written_with(seed: int) -> tuple[bytes, Layout]:
+        rng, store = random.Random(seed), MemoryStore()
+        rows = pa.table({f"c{i}": ["x" * rng.randrange(2, 9) for _ in range(50)] for i in range(4)})
+        with mock.patch("os.urandom", lambda size: bytes(range(size))):  # the same file id
+            options = rpq.WriteOptions(dictionary_bytes=0, page_rows=10)
+            await rpq.write((store, "f"), rows, compression="none", options=options)
+        data = bytes((await store.read_tail("f", 1 << 30)).data)
+        return data, Layout(data)
+
+    (own, _), (other, layout) = await written_with(1), await written_with(2)
+    (row_group,) = layout.row_groups
+    versions = [pq.read_table(io.BytesIO(data)).to_pylist() for data in (own, other)]
+    start = row_group.chunks[column].place.start
+    for at, gone in ((start - 120, 0), (start - 120, 120), (start - 400, 0)):
+        damaged = bytearray(own[:at] + other[at:])
+        damaged[start - gone : start] = bytes(gone)
+        for record in (row_group.record, layout.records[-1]):
+            damaged[record.place.start + 100] ^= 1
+        damaged[-30:] = bytes(30)
+        report, found = await recovered(bytes(damaged), on_damage="null")
+        for number, row in enumerate(found.to_pylist()):
+            left = {name: value for name, value in row.items() if value is not None}
+            assert any(left.items() <= version[number].items() for version in versions), (at, gone, number)
+        assert report.outcome == "partial"

@@ -222,7 +222,8 @@ class _Region:
     ) -> Generator[ByteRange, memoryview, RecordedChunk]:
         pages = yield from self._chain(start)
         at = pages[-1].end if pages else start
-        closed = self.following is not None and self._missing(record) == 0
+        follows = self._missing(record) == 0
+        closed = follows and self.following is not None and self.following.previous == record.offset
         if closed and pages and (at == self.limit or (yield from self._begins_filter(at))):
             return RecordedChunk(record, column, codec, start, at, pages, complete=True)
         # Where a destroyed record may stand in between, what follows may be another column's pages, or pages of rows

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_hints import PageHint, PageHints
@@ -65,6 +66,7 @@ def describe_row_group(
     first = chunks[0].record
     record = next((h for h in headers if h.kind == RecordKind.ROW_GROUP and h.num_row_groups == ordinal + 1), None)
     num_rows = _row_group_rows(ordinal, chunks, headers, schema)
+    chunks = max(_linked_runs(chunks, schema, num_rows), key=len)
     codecs = Counter(chunk.codec for chunk in chunks if chunk.codec is not None)
     codec = codecs.most_common(1)[0][0] if codecs else 0
     known: list[LocatedChunk | None] = [None] * len(schema.leaves)
@@ -82,6 +84,23 @@ def describe_row_group(
         start=chunks[0].record.offset,
         end=max(chunk.end for chunk in chunks) if record is None else record.end,
     )
+
+
+def _linked_runs(
+    chunks: Sequence[RecordedChunk], schema: Schema, num_rows: int | None
+) -> Iterator[list[RecordedChunk]]:
+    """Chunks of a row group whose records do not contradict each other: others are of another version of the file."""
+    run = [chunks[0]]
+    for one, other in pairwise(chunks):
+        before, missing = other.record.previous, other.record.number - one.record.number - 1
+        end = one.pages[-1].end if one.pages else one.start
+        has_all = num_rows is not None and _count_rows(one.pages, schema.leaves[one.column]) == num_rows
+        linked = before >= end if missing else before == one.record.offset
+        if not linked or (missing == 1 and has_all and before != end):
+            yield run
+            run = []
+        run.append(other)
+    yield run
 
 
 def _row_group_rows(

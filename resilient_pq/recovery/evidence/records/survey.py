@@ -12,8 +12,8 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_header_checks import LIMITS
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import FileMetaData
-from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
+from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGroup
+from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
@@ -329,10 +329,26 @@ def _ends_file(metadata: FileMetaData, footer: RecordedFooter, result: Survey) -
     return (
         keys.get(FILE_ID_KEY) == result.file_id.hex()
         and keys.get(STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
-        and [data_start(row_group) for row_group in metadata.row_groups]
-        == [data_start(row_group) for row_group in known]
+        and len(metadata.row_groups) == len(known)
+        and all(map(_names_same, metadata.row_groups, known))
         and metadata.num_rows == sum(row_group.num_rows for row_group in known)
     )
+
+
+def _names_same(one: RowGroup, other: RowGroup) -> bool:
+    """Whether a footer, damaged in a place perhaps, names the chunks of a record, and not those of another version."""
+    if len(one.columns) != len(other.columns) or data_start(one) != data_start(other):
+        return False
+    return sum(_identity(a) != _identity(b) for a, b in zip(one.columns, other.columns, strict=True)) <= 1
+
+
+def _identity(chunk: ColumnChunk) -> tuple[int, int, str] | None:
+    """Where a chunk lies, and its checksum, behind which a footer has those of its indexes."""
+    metadata = chunk.meta_data
+    if metadata is None:
+        return None
+    sums = key_values(metadata.key_value_metadata).get(CRC_KEY) or ""
+    return metadata.data_page_offset, metadata.total_compressed_size, sums.partition(":")[0]
 
 
 def _is_newer(footer: RecordedFooter, than: RecordedFooter | None) -> bool:
