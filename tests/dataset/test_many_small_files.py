@@ -157,17 +157,17 @@ async def test_a_file_that_cannot_be_opened_is_named(folder: Path, one_by_one: C
 
 
 async def test_a_cancelled_read_ends_with_its_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, gate = threading.Event(), threading.Event()
-    decode, files = FlatChunks.decode, set()
+    begun, gate, threads = threading.Event(), threading.Event(), set()
+    planned = row_groups.RowGroupReader._flat_chunks
 
-    def slow(self: FlatChunks, chunks: Any) -> Any:
+    def slow(*args: Any) -> Any:
         begun.set()
-        files.add(threading.get_ident())
+        threads.add(threading.get_ident())
         gate.wait(60)
-        return decode(self, chunks)
+        return planned(*args)
 
     async with rpq.open_many([folder / f"{number:02}.parquet" for number in (0, 2, 4)]) as dataset:
-        monkeypatch.setattr(FlatChunks, "decode", slow)
+        monkeypatch.setattr(row_groups.RowGroupReader, "_flat_chunks", slow)
         reading = asyncio.create_task(dataset.read(["id"]))
         assert await asyncio.to_thread(begun.wait, 60)
         reading.cancel()
@@ -175,7 +175,7 @@ async def test_a_cancelled_read_ends_with_its_thread(folder: Path, monkeypatch: 
         gate.set()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        assert len(files) == 1
+        assert len(threads) == 1
         assert (await dataset.read(["id"])).num_rows == 3 * ROWS
 
 
