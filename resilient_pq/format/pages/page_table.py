@@ -38,6 +38,8 @@ _RUN_ENCODINGS: Final = frozenset(map(int, RUN_ENCODINGS))
 _FIXED_RUN_ENCODINGS: Final = frozenset(map(int, FIXED_RUN_ENCODINGS))
 _DATA_PAGE, _DATA_PAGE_V2, _RLE = int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2), int(Encoding.RLE)
 DATA_PAGES: Final = (_DATA_PAGE, _DATA_PAGE_V2)
+#: With which the header of each kind of page begins: its type, then the field of its size.
+_HEADERS_BEGIN: Final = [bytes([0x15, kind << 1, 0x15]) for kind in PageType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class PageTable:
         except (ThriftError, EncodingError):
             # Says which page it is, and may understand what the kernel did not.
             return cls.of(list(pages_of(chunk, base, num_values)))
-        return cls(headers.tolist(), chunk, base, None)
+        return _checked_end(cls(headers.tolist(), chunk, base, None), chunk)
 
     def page(self, row: int) -> Page:
         """One of the pages as an object."""
@@ -96,6 +98,25 @@ class PageTable:
     def num_entries(self) -> int:
         """Entries of all data pages, nulls included."""
         return sum([row[PageField.NUM_VALUES] for row in self.rows if row[PageField.TYPE] in DATA_PAGES])
+
+
+def _checked_end(table: PageTable, chunk: memoryview) -> PageTable:
+    """The table, if no further page begins in the bytes behind its last one and goes beyond the chunk.
+
+    Some writers leave bytes there. But of a page in which the next chunk begins these lie in the place of others.
+    """
+    last = table.rows[-1] if table.rows else None
+    rest = chunk[last[PageField.BODY] + last[PageField.COMPRESSED_SIZE] :] if last is not None else chunk[:0]
+    if bytes(rest[:3]) in _HEADERS_BEGIN:
+        try:
+            header, body = read_header(rest, 0)
+            fits = body + header.compressed_page_size <= len(rest)
+        except ThriftError:
+            fits = False
+        if not fits:
+            where = Where(page=len(table.rows), offset=table.base + len(chunk) - len(rest))
+            raise EncodingError("a page begins behind the last value, and goes beyond its column chunk", where=where)
+    return table
 
 
 def _row(page: Page) -> list[int]:
@@ -133,7 +154,7 @@ def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_
             check_crc(page, zero_is_none=zero_is_none)
             pages.append(page)
         return PageTable.of(pages)
-    table = PageTable(headers.tolist(), chunk, base, None)
+    table = _checked_end(PageTable(headers.tolist(), chunk, base, None), chunk)
     least = 1 if zero_is_none else 0
     for ordinal, (_, body, size, _, _, stored, *_) in enumerate(table.rows):
         if stored >= least and crc32(chunk[body : body + size]) != stored:
