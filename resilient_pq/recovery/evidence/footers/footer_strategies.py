@@ -20,6 +20,7 @@ from resilient_pq.recovery.evidence.footers.footer_evidence import (
     all_chunks,
     contradicts_itself,
     has_values,
+    names_some_files,
     pages_begin,
 )
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
@@ -41,7 +42,8 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
     contents = await known.source.contents()
     if isinstance(contents, FormatError):
         return _without_footer(known, contents)
-    if contents.data_files:  # a summary: its row groups lie in other files
+    if contents.data_files and not names_some_files(contents.metadata.row_groups):
+        # A summary: its row groups lie in other files.
         return replace(known, contents=contents, footer_whole=True)
     if not (contents.verified or await _names_pages(known.source, contents)):
         message = "the footer is whole, but there are no pages where it says"
