@@ -29,11 +29,14 @@ if _sys.argv[:1] == ["-m"] and {"resilient_pq", "-mresilient_pq"} & set(_sys.ori
     _command.end_calmly()
 
 if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
+    from resilient_pq.bulk.many_files import FileResults as FileResults
     from resilient_pq.bulk.many_files import check_many as check_many
     from resilient_pq.bulk.many_files import recover_many as recover_many
     from resilient_pq.bulk.scrub import scrub as scrub
     from resilient_pq.compaction.compact import compact as compact
+    from resilient_pq.dataset.dataset import Dataset as Dataset
     from resilient_pq.dataset.dataset_opening import open_many as open_many
+    from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
     from resilient_pq.dataset.sink_creation import create_dataset as create_dataset
     from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
     from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata
@@ -43,7 +46,9 @@ if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
     from resilient_pq.parity.protect import protect as protect
     from resilient_pq.parity.repair import repair as repair
     from resilient_pq.public_names import *
+    from resilient_pq.reader.file import File as File
     from resilient_pq.reader.opening import open as open
+    from resilient_pq.reader.streaming import Batches as Batches
     from resilient_pq.recovery.check import check as check
     from resilient_pq.recovery.recover import recover as recover
     from resilient_pq.recovery.resume.append_file import append as append
@@ -55,8 +60,10 @@ if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
     from resilient_pq.recovery.uploads.open_uploads import resume_info as resume_info
     from resilient_pq.recovery.uploads.upload_completion import complete_upload as complete_upload
     from resilient_pq.trevni.convert_file import convert as convert
+    from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
     from resilient_pq.trevni.trevni_file import open_trevni as open_trevni
     from resilient_pq.writer.creation import create as create
+    from resilient_pq.writer.file_writer import Writer as Writer
 else:
     from resilient_pq.name_table import MODULES as _MODULES
 

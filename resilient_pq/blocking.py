@@ -22,7 +22,7 @@ from resilient_pq.errors import ObjectChangedError, UnsupportedError, Where
 from resilient_pq.loop_portal import portal as _loop
 
 if TYPE_CHECKING:
-    from resilient_pq.public_names import *
+    from resilient_pq import Dataset, DatasetWriter, File, ObjectInfo, TrevniFile, Writer
 
 #: What an `Opening` opens, in an annotation.
 _OPENED: Final = re.compile(r"^Opening\[(.+)\]$")

@@ -10,7 +10,7 @@ from resilient_pq.loop_portal import portal as _loop
 if TYPE_CHECKING:
     import nanoarrow
 
-    from resilient_pq.public_names import Batches, FileResult, FileResults, Records, RunSummary, Table
+    from resilient_pq import Batches, FileResult, FileResults, Records, RunSummary, Table
 
 
 def _iterate(source: Batches | FileResults) -> Iterator[Any]:

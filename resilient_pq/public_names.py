@@ -9,14 +9,11 @@ from resilient_pq.arrow.types.arrow_schema import schema_from_arrow as schema_fr
 from resilient_pq.arrow.types.arrow_schema import schema_to_arrow as schema_to_arrow
 from resilient_pq.bulk.file_result import FileError as FileError
 from resilient_pq.bulk.file_result import FileResult as FileResult
-from resilient_pq.bulk.many_files import FileResults as FileResults
 from resilient_pq.bulk.run_summary import FileEntry as FileEntry
 from resilient_pq.bulk.run_summary import RunSummary as RunSummary
 from resilient_pq.bulk.scrub_report import ScrubbedFile as ScrubbedFile
 from resilient_pq.bulk.scrub_report import ScrubReport as ScrubReport
 from resilient_pq.compaction.compaction_run import Compaction as Compaction
-from resilient_pq.dataset.dataset import Dataset as Dataset
-from resilient_pq.dataset.dataset_writer import DatasetWriter as DatasetWriter
 from resilient_pq.dataset.sink_state import DatasetCheckpoint as DatasetCheckpoint
 from resilient_pq.dataset.sink_state import DatasetFile as DatasetFile
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata as WrittenMetadata
@@ -76,7 +73,6 @@ from resilient_pq.parity.repair import Repair as Repair
 from resilient_pq.parquet_writer import ParquetWriter as ParquetWriter
 from resilient_pq.reader.contents import FileState as FileState
 from resilient_pq.reader.contents import KnownCheckpoint as KnownCheckpoint
-from resilient_pq.reader.file import File as File
 from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter as ColumnBloomFilter
 from resilient_pq.reader.healing import HealedChunk as HealedChunk
 from resilient_pq.reader.healing import HealedFileWarning as HealedFileWarning
@@ -88,7 +84,6 @@ from resilient_pq.reader.plan_display import PlannedRowGroup as PlannedRowGroup
 from resilient_pq.reader.read_options import FollowOptions as FollowOptions
 from resilient_pq.reader.read_options import ReadOptions as ReadOptions
 from resilient_pq.reader.row_dicts import Records as Records
-from resilient_pq.reader.streaming import Batches as Batches
 from resilient_pq.recovery.report import Damage as Damage
 from resilient_pq.recovery.report import Finding as Finding
 from resilient_pq.recovery.report import Kept as Kept
@@ -102,7 +97,5 @@ from resilient_pq.recovery.uploads.upload_completion import CompletedBy as Compl
 from resilient_pq.recovery.uploads.upload_completion import CompletedUpload as CompletedUpload
 from resilient_pq.tables.delta_lake import DeltaTable as DeltaTable
 from resilient_pq.tables.iceberg import IcebergTable as IcebergTable
-from resilient_pq.trevni.trevni_file import TrevniFile as TrevniFile
 from resilient_pq.writer.checkpoint_history import Checkpoint as Checkpoint
-from resilient_pq.writer.file_writer import Writer as Writer
 from resilient_pq.writer.write_options import WriteOptions as WriteOptions

@@ -197,22 +197,22 @@ SHARED = imported("public_names")
 def page() -> str:
     """The whole stub."""
     stub = Stub()
-    shared: list[str] = []
     for name in sync.__all__:
         value: Any = getattr(resilient_pq, name)
         if name in OWN:
             stub.kind(OWN[name], name)
         elif name in blocking.TWINS:
             stub.kind(value, name)
-        elif getattr(sync, name) is value:
-            source = "version" if name == "__version__" else "public_names"
-            shared.append(f"from resilient_pq.{source} import {name} as {name}")
-        else:
+        elif getattr(sync, name) is not value:
             nodes = tree(value.__module__).body
             stub.lines.append("")
             stub.function(next(n for n in nodes if isinstance(n, Function) and n.name == name), value.__module__, "")
     imports = [f"from {module} import {name}" if module else f"import {name}" for name, module in stub.imports.items()]
     head = "# Written by scripts/sync_stub.py; do not edit. Texts are the first lines of the docstrings.\n"
+    # What is the same for callers that block; the classes below stand for those of their names.
+    shared = [
+        f"from resilient_pq.{name}" for name in ("public_names import *", "version import __version__ as __version__")
+    ]
     return head + "\n".join([*sorted(imports), *shared, *stub.lines]) + "\n"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,30 @@ LIMITS = {
 }  # fmt: skip
 
 
+@contextmanager
+def limited(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, groups: str | None, files: dict[str, object]
+) -> Iterator[None]:
+    """A process in these control groups, whose files are below a folder."""
+    monkeypatch.setattr(machine_limits, "_GROUPS", folder / "groups")
+    monkeypatch.setattr(machine_limits, "_OWN_GROUPS", folder / "own")
+    if groups is not None:
+        (folder / "own").write_text(groups)
+    for name, text in files.items():
+        path = folder / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    known = (machine_limits.memory_limit, machine_limits.processors)
+    for each in known:
+        each.cache_clear()
+    try:
+        yield
+    finally:
+        monkeypatch.undo()
+        for each in known:
+            each.cache_clear()
+
+
 @pytest.mark.parametrize("case", LIMITS)
 def test_the_memory_that_a_process_may_use(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups, files, expected = LIMITS[case]
@@ -40,21 +66,9 @@ def test_the_memory_that_a_process_may_use(case: str, tmp_path: Path, monkeypatc
         return {"SC_PHYS_PAGES": MEMORY // 4096, "SC_PAGE_SIZE": 4096}[name]
 
     monkeypatch.setattr(os, "sysconf", sysconf, raising=False)
-    monkeypatch.setattr(machine_limits, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(machine_limits, "_OWN_GROUPS", tmp_path / "own")
-    if groups is not None:
-        (tmp_path / "own").write_text(groups)
-    for name, limit in files.items():
-        path = tmp_path / "groups" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{limit}\n")
-    machine_limits.memory_limit.cache_clear()
-    try:
+    with limited(monkeypatch, tmp_path, groups, files):
         assert machine_limits.memory_limit() == expected
         assert machine_limits.share_of_memory(8, 2048 * MiB) == max((expected or 4096 * MiB) // 8, 2 * MiB)
-    finally:
-        monkeypatch.undo()
-        machine_limits.memory_limit.cache_clear()
 
 
 QUOTAS = {
@@ -74,17 +88,5 @@ QUOTAS = {
 def test_the_processors_that_a_process_may_use(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups, files, expected = QUOTAS[case]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(machine_limits, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(machine_limits, "_OWN_GROUPS", tmp_path / "own")
-    if groups is not None:
-        (tmp_path / "own").write_text(groups)
-    for name, text in files.items():
-        path = tmp_path / "groups" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{text}\n")
-    machine_limits.processors.cache_clear()
-    try:
+    with limited(monkeypatch, tmp_path, groups, files):
         assert machine_limits.processors() == expected
-    finally:
-        monkeypatch.undo()
-        machine_limits.processors.cache_clear()

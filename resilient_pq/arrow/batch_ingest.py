@@ -46,7 +46,6 @@ class Batch:
         num_bytes: int,
         flat: Any = None,
     ) -> None:
-        """Take rows."""
         self.num_rows, self.num_bytes, self.flat = num_rows, num_bytes, flat
         self._columns = columns
 
@@ -74,12 +73,7 @@ class Batch:
 
 
 class LeafPaths:
-    """Where each leaf lies in arrays of a type.
-
-    Attributes:
-        found: The type.
-        ways: For each leaf its column there, how that fits, and the way to the leaf.
-    """
+    """Where each leaf lies in arrays of a type."""
 
     def __init__(self, found: Field, leaves: Sequence[Leaf], paths: Sequence[tuple[int, Fit, Way]]) -> None:
         """Find out whether all are `flat`."""

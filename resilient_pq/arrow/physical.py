@@ -45,7 +45,6 @@ class UnstorableValueError(Exception):
     """A value, by its index, has no form in Parquet; who knows the column and the row makes a `SchemaError` of it."""
 
     def __init__(self, index: int, message: str) -> None:
-        """Keep both."""
         super().__init__(message)
         self.index = index
         self.message = message

@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from io import FileIO
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -124,9 +123,7 @@ class KeyedLines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _lock(self, file: FileIO) -> None:

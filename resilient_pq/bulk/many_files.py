@@ -12,7 +12,6 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from resilient_pq.bulk.bounded_jobs import JobBounds, in_flight
@@ -105,9 +104,7 @@ class FileResults(AsyncIterator[FileResult]):
         """Itself."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """As `aclose`."""
         await self.aclose()
 

@@ -74,7 +74,7 @@ async def check(
 
     Every byte is read and every checksum compared; nothing is written. Pages without a checksum are decoded and
     compared with statistics and page indexes. Their number is reported, since a changed value in them may not be
-    found. - is a file on stdin.
+    found. The name - stands for stdin.
 
     In a folder, its *.parquet files at any depth are checked, and the *.parquet.partial files of killed writers;
     names that begin with . or _ are skipped. The summary lists the worst files first, the exit status is the highest of

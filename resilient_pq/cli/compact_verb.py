@@ -40,7 +40,8 @@ async def compact(
         str | None,
         typer.Option(
             metavar="iceberg:[CATALOG/]NAME|delta[:URL]",
-            help="The table that has the files: it gets the new ones in their place, in one commit. As of rpq write.",
+            help="The table that has the files: it gets the new ones in their place, in one commit."
+            " Named as in rpq write.",
         ),
     ] = None,
     remove_sources: Annotated[
@@ -48,7 +49,7 @@ async def compact(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan in bytes, and write nothing.")] = False,
 ) -> int:
-    """Make few Parquet files of many.
+    """Merge many Parquet files into few.
 
     Large row groups are copied as bytes, by the store itself where it can; small ones that follow one another are
     decoded and written together. Rows keep their order, and hive partitions (day=1/) stay apart. Checksums are

@@ -53,7 +53,7 @@ async def convert(
     row_group_bytes: RowGroupBytes = "64MiB",  # type: ignore[assignment]  # parsed like an argument
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
 ) -> int:
-    """Make a resilient Parquet file of a Trevni file.
+    """Convert a Trevni file to a resilient Parquet file.
 
     Trevni is Parquet's ancestor. SRC is read block by block, each by its byte range, and never whole. Both dialects
     are read: that of Avro, and the draft that Impala followed. Schema and metadata are kept. Checksums are compared;

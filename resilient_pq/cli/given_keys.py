@@ -46,8 +46,8 @@ OPENING: Final = {
         str | None,
         "--keys",
         "FILE",
-        'Keys of encrypted files: a JSON object such as {"footer": "...", "ssn": "..."}, whose names are key metadata'
-        ' or columns, and "footer". Keys are base64, or 32, 48 or 64 hexadecimal digits.',
+        'Keys of encrypted files: a JSON object such as {"footer": "...", "ssn": "..."}. A name is "footer", a column,'
+        " or the key metadata in the file. Keys are base64, or 32, 48 or 64 hexadecimal digits.",
     ),
     "key_command": _option(
         str | None,

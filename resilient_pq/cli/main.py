@@ -25,7 +25,7 @@ UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "write": ("write_verb", "Write rows to resilient Parquet files."),
     "resume": ("resume_verb", "Continue an unfinished file."),
-    "convert": ("convert_verb", "Make a resilient Parquet file of a Trevni file."),
+    "convert": ("convert_verb", "Convert a Trevni file to a resilient Parquet file."),
     "cat": ("cat_verb", "Print rows as JSON lines, CSV, Arrow or Parquet."),
     "head": ("rows.head_verb", "Show the first rows as a table."),
     "tail": ("rows.tail_verb", "Print the last rows, and with -f those that are still to come."),
@@ -40,12 +40,12 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "protect": ("parity.protect_verb", "Write parity beside files, for `rpq repair`."),
     "repair": ("parity.repair_verb", "Rebuild a file from its parity, bit for bit."),
     "scrub": ("parity.scrub_verb", "Prove that objects are as they were, within a budget."),
-    "compact": ("compact_verb", "Make few Parquet files of many."),
+    "compact": ("compact_verb", "Merge many Parquet files into few."),
     "metadata": ("metadata_verb", "Write the summary of a folder of Parquet files."),
     "uploads list": ("uploads.listing", "List uploads that were left open, oldest first."),
-    "uploads complete": ("uploads.complete", "Make an object of an upload that was left open."),
+    "uploads complete": ("uploads.complete", "Turn an upload that was left open into an object."),
     "uploads show": ("uploads.show", "Show what completing or resuming would find."),
-    "uploads abort": ("uploads.abort", "Drop uploads that were left open, and what they hold."),
+    "uploads abort": ("uploads.abort", "Abort uploads that were left open; their bytes are deleted."),
     "demo": ("demo.demo_verb", "Write, kill the writer half-way, recover, compare."),
 }
 #: The names of verbs before.
@@ -126,10 +126,10 @@ def rpq(
         ),
     ] = False,
 ) -> None:
-    """Parquet files that survive the crash of their writer, the loss of their tail and the rot of their bytes.
+    """Write Parquet files that survive crashes, read them by column, and recover Parquet files that are damaged.
 
-    Results go to stdout, progress and hints to stderr. No verb ever asks a question, and none changes the file
-    it reads, but for `rpq repair --in-place` and `rpq scrub --heal`; `rpq check --quarantine` moves files.
+    Results go to stdout, progress and hints to stderr. No verb asks a question. Only `rpq repair --in-place` and
+    `rpq scrub --heal` change a file that they read; `rpq check --quarantine` moves files.
     """
 
 

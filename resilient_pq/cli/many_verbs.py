@@ -48,8 +48,8 @@ MaxFilesAnywhere = Annotated[
         "--max-files",
         metavar="N",
         min=1,
-        help=f"(multiple files) How many are looked at at one time; {DEFAULT_MAX_FILES}, or as many as keep the workers"
-        " of --scheduler busy.",
+        help=f"(multiple files) How many files are worked on at one time; {DEFAULT_MAX_FILES}, or as many as keep the"
+        " workers of --scheduler busy.",
     ),
 ]
 Scheduler = Annotated[
@@ -66,7 +66,7 @@ WorkersTimeout = Annotated[
     typer.Option(
         "--workers-timeout",
         metavar="SECONDS",
-        help="With --scheduler: stop with an error when there was no worker for so long; by default, wait for one.",
+        help="With --scheduler: stop with an error when there is no worker for this long; by default, wait.",
     ),
 ]
 

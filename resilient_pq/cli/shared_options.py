@@ -167,7 +167,7 @@ OlderThan = Annotated[
         "--older-than",
         metavar="AGE",
         parser=parse_age,
-        help="Only uploads begun at least so long ago: 90s, 30m, 12h, 1d, 2w.",
+        help="Only uploads that were begun at least this long ago: 90s, 30m, 12h, 1d, 2w.",
     ),
 ]
 

@@ -74,9 +74,11 @@ PartitionBy = Annotated[
         " bucket(16, id).",
     ),
 ]
-RollRows = Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")]
-RollBytes = Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")]
-RollSeconds = Annotated[float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")]
+RollRows = Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of each file.")]
+RollBytes = Annotated[int | None, size_option("--roll-bytes", "A data set: about how many bytes each file has.")]
+RollSeconds = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="A data set: seconds until a new file is begun.")
+]
 FileNames = Annotated[
     str | None, typer.Option(metavar="NAME", help='A data set: what its files are called, if not "part".')
 ]

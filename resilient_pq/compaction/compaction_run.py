@@ -303,8 +303,7 @@ class CompactionRun:
                 yield position
 
         async def write(position: int) -> dict[str, int]:
-            pieces = opened.outputs[position]
-            return await outputs[position].write(pieces, opened.sources, opened.agreed, preparation, written)
+            return await outputs[position].write(opened.outputs[position], preparation, written)
 
         def weigh(position: int) -> int:
             sizes = [

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from resilient_pq.bulk.bounded_jobs import fetch_ahead
 from resilient_pq.compaction.compaction_plan import CompactionPlan, Piece
 from resilient_pq.compaction.prepared_piece import Preparation, PreparedPiece
-from resilient_pq.compaction.source_files import Agreement, SourceFile
 from resilient_pq.errors import AlreadyExistsError, FormatError, StoreError, Where, WriterFencedError
 from resilient_pq.format.footer import COMPACTION_KEY
 from resilient_pq.format.resilience_records import RecordChain
@@ -62,16 +61,11 @@ class OutputFile:
         return info.size
 
     async def write(
-        self,
-        pieces: Sequence[Piece],
-        sources: Sequence[SourceFile],
-        agreed: Agreement,
-        preparation: Preparation,
-        written: Callable[[int], None],
+        self, pieces: Sequence[Piece], preparation: Preparation, written: Callable[[int], None]
     ) -> dict[str, int]:
         """Write it, unless another process is first; gives what became of its bytes, as in a `Compaction`."""
         try:
-            return await self._write(pieces, sources, agreed, preparation, written)
+            return await self._write(pieces, preparation, written)
         except (StoreError, WriterFencedError):
             # Another process that carries out the plan may have published it, and removed the sources by now.
             if await self.size() is None:
@@ -79,14 +73,9 @@ class OutputFile:
             return {}
 
     async def _write(
-        self,
-        pieces: Sequence[Piece],
-        sources: Sequence[SourceFile],
-        agreed: Agreement,
-        preparation: Preparation,
-        written: Callable[[int], None],
+        self, pieces: Sequence[Piece], preparation: Preparation, written: Callable[[int], None]
     ) -> dict[str, int]:
-        limits = self._plan.limits
+        limits, sources, agreed = self._plan.limits, preparation.sources, preparation.agreed
         share = agreed.parity if limits.parity is None else ParityShare.parse(limits.parity)
         groups = None if share is None else InlineGroups(share)
         chain = RecordChain(os.urandom(16))

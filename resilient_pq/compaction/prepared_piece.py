@@ -64,15 +64,15 @@ class Preparation:
     """Makes row groups of outputs of those of sources; `decode_unsummed` decodes what no checksum covers, too."""
 
     def __init__(self, sources: Sequence[SourceFile], agreed: Agreement, *, decode_unsummed: bool) -> None:
-        self._sources = sources
-        self._agreed = agreed
+        self.sources = sources
+        self.agreed = agreed
         self._decode_unsummed = decode_unsummed
 
     async def prepare(self, piece: Piece) -> PreparedPiece:
         """The chunks of a row group."""
-        leaves, order = self._agreed.schema.leaves, []
+        leaves, order = self.agreed.schema.leaves, []
         with suppress(SchemaError):  # by a column that rows cannot be sorted by: nothing is said of their order then
-            order = sorting_columns(self._agreed.schema, piece.order)
+            order = sorting_columns(self.agreed.schema, piece.order)
         if piece.is_copy:
             chunks = await self._copied(piece.groups[0])
         else:
@@ -91,7 +91,7 @@ class Preparation:
 
     async def _copied(self, group: SourceGroup) -> list[PreparedChunk]:
         """The chunks of a row group as they are, each held against its checksums."""
-        source = self._sources[group.file]
+        source = self.sources[group.file]
         indexes = [self._index_places(source, group, leaf) for leaf in source.leaves or ()]
         found = await self._read(source, [place.range for places in indexes for place in places if place is not None])
         by_place = dict(found)
@@ -109,25 +109,25 @@ class Preparation:
 
     async def _decoded(self, group: SourceGroup) -> list[LeafData]:
         """The rows of a row group, by the leaves of the output."""
-        source = self._sources[group.file]
+        source = self.sources[group.file]
         if source.leaves is not None:
             found = await self._of_chunks(group, lambda _, chunk, data: leaf_data(decode(chunk, data, verify=True)))
             return [data for _, _, data in found]
         table = await source.file.read(row_groups=[group.ordinal])
         with located(Where(key=source.file.url, row_group=group.ordinal)):
-            batches = await asyncio.to_thread(lambda: [batch.leaves for batch in self._agreed.ingest.batches(table)])
-        return [concatenate(leaf, [batch[leaf.ordinal] for batch in batches]) for leaf in self._agreed.schema.leaves]
+            batches = await asyncio.to_thread(lambda: [batch.leaves for batch in self.agreed.ingest.batches(table)])
+        return [concatenate(leaf, [batch[leaf.ordinal] for batch in batches]) for leaf in self.agreed.schema.leaves]
 
     async def _of_chunks(
         self, group: SourceGroup, make: Callable[[Leaf, ChunkRead, memoryview], T]
     ) -> list[tuple[Leaf, ChunkRead, T]]:
         """What is made of each chunk of a row group; one that is damaged is read again first."""
-        source = self._sources[group.file]
+        source = self.sources[group.file]
         file = source.file
         chunks = [chunk_read(file.contents, group.ordinal, leaf) for leaf in source.leaves or ()]
         data = dict(await self._read(source, [chunk.range for chunk in chunks]))
 
-        pairs = list(zip(self._agreed.schema.leaves, chunks, strict=True))
+        pairs = list(zip(self.agreed.schema.leaves, chunks, strict=True))
 
         def tried(target: Leaf, chunk: ChunkRead) -> T | FormatError:
             try:
@@ -175,7 +175,7 @@ class Preparation:
     def _options(self, piece: Piece, leaf: Leaf) -> ChunkOptions:
         """How a chunk is encoded: as the first one that it is made of."""
         for group in piece.groups:
-            source = self._sources[group.file]
+            source = self.sources[group.file]
             if source.leaves is not None:
                 own = source.leaves[leaf.ordinal]
                 metadata = source.file.metadata.row_groups[group.ordinal].columns[own.ordinal].meta_data

@@ -45,15 +45,7 @@ class UnverifiedPagesWarning(UserWarning):
 
 
 class DecryptedStore(SubstituteStore):
-    """Stands for a store: one encrypted object reads as the plaintext file that it holds.
-
-    Attributes:
-        encrypted_footer: Whether its footer is encrypted, too.
-        state: What the footer says of the file's state; None in files of others.
-        missing_keys: The columns whose key was not given, by dotted path, with what the file says of the key.
-        on_healed: Called with what could only be read through parity, and the blocks that were rebuilt for it.
-        encryption: How to encrypt another file in the same way; None where the key of a column was not given.
-    """
+    """Stands for a store: one encrypted object reads as the plaintext file that it holds."""
 
     def __init__(
         self,
@@ -69,8 +61,8 @@ class DecryptedStore(SubstituteStore):
     ) -> None:
         """`open` is the way to get one, unless other regions than its own are known."""
         super().__init__(store, info, size)
-        self.encrypted_footer = keys.sealed.module is not None
-        self.state: str | None = None
+        self.encrypted_footer = keys.sealed.module is not None  # Whether its footer is encrypted, too
+        self.state: str | None = None  # What the footer says of the file's state; None in files of others
         self.missing_keys, self.encryption = keys.missing, keys.encryption
         self.on_healed: Callable[[Where, int], None] = lambda where, num_blocks: None
         self._tail = tail or ObjectTail(info, info.size, b"")

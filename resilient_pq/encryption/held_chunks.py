@@ -28,7 +28,6 @@ class HeldChunks:
     """The chunks of one file in the clear, each opened once for all who ask for parts of it."""
 
     def __init__(self, open_chunk: Callable[[SealedChunk], Awaitable[memoryview]]) -> None:
-        """Hold nothing yet."""
         self._open = open_chunk
         self._held: dict[int, _Held] = {}
 

@@ -24,29 +24,17 @@ T = TypeVar("T", str, bool)
 
 @dataclass(frozen=True, slots=True)
 class KeyMaterial:
-    """A data key as it is stored: wrapped by a master key, or by a key encryption key (KEK) that a master key wraps.
+    """A data key as it is stored: wrapped by a master key, or by a key encryption key (KEK) that a master key wraps."""
 
-    Attributes:
-        master_key_id: What the KMS calls the master key.
-        wrapped_key: The data key: what the KMS made of it, or nonce, ciphertext and tag in base64.
-        is_footer: Whether it is the key of a footer.
-        kek_id: The id of the KEK in base64; None where the master key wraps the data key itself.
-        wrapped_kek: What the KMS made of the KEK.
-    """
-
-    master_key_id: str
-    wrapped_key: str
-    is_footer: bool
-    kek_id: str | None = None
-    wrapped_kek: str | None = None
+    master_key_id: str  # What the KMS calls the master key
+    wrapped_key: str  # The data key: what the KMS made of it, or nonce, ciphertext and tag in base64
+    is_footer: bool  # Whether it is the key of a footer
+    kek_id: str | None = None  # The id of the KEK in base64; None where the master key wraps the data key itself
+    wrapped_kek: str | None = None  # What the KMS made of the KEK
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any]) -> KeyMaterial:
-        """The material in a JSON object; what it says of the address of a KMS is left aside.
-
-        Raises:
-            FormatError: It is none.
-        """
+        """The material in a JSON object; what it says of the address of a KMS is left aside."""
         is_double = _field(fields, "doubleWrapping", bool)
         return cls(
             _field(fields, "masterKeyID", str),
@@ -72,11 +60,7 @@ class KeyMaterial:
 
 
 def parse_key_metadata(key_metadata: bytes) -> KeyMaterial | str:
-    """The material in key metadata, or its name in the file of key material.
-
-    Raises:
-        FormatError: They are not those of key material.
-    """
+    """The material in key metadata, or its name in the file of key material."""
     fields = _object(key_metadata, "the key metadata")
     internal = _field(fields, "internalStorage", bool)
     return KeyMaterial.parse(fields) if internal else _field(fields, "keyReference", str)
@@ -98,12 +82,7 @@ def material_file(materials: Mapping[str, KeyMaterial]) -> bytes:
 
 
 async def read_materials(store: ReadStore, key: str) -> dict[str, KeyMaterial]:
-    """The key material beside a file, by name.
-
-    Raises:
-        NotFoundError: There is none.
-        FormatError: It is no key material.
-    """
+    """The key material beside a file, by name."""
     beside = material_key(store, key)
     with located(Where(key=store.url_of(beside))):
         try:

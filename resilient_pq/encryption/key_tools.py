@@ -265,11 +265,7 @@ class EnvelopeEncryption:
         return {"keys": self.tools, "aad_prefix": self.options.get("aad_prefix")}
 
     async def for_file(self, place: tuple[WriteStore, str] | None) -> Encryption:
-        """New keys for the file at a place, their material stored there if that is external.
-
-        Raises:
-            AlreadyExistsError: There is key material already.
-        """
+        """New keys for the file at a place, their material stored there if that is external."""
         tools, masters = self.tools, [self.footer_key, *self.column_keys.values()]
         keys = [tools.new_key() for _ in masters]
         places = enumerate(zip(keys, masters, strict=True))

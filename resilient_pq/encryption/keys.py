@@ -45,7 +45,6 @@ class DecryptionKeys:
     """The keys of one encrypted file, each asked for once. Its repr shows none of them."""
 
     def __init__(self, ask: Callable[[bytes, str | None], Awaitable[object]]) -> None:
-        """Ask a function of key metadata and column."""
         self._ask = ask
         self._known: dict[tuple[bytes, str | None], bytes | None] = {}
         self._refusals: dict[tuple[bytes, str | None], BaseException] = {}
@@ -56,11 +55,7 @@ class DecryptionKeys:
 
     @classmethod
     def of(cls, keys: KeysArgument, place: FilePlace | None = None) -> DecryptionKeys:
-        """Take the argument `keys` of a call; `place` is that of the file, which external key material lies beside.
-
-        Raises:
-            OptionError: It is nothing that gives keys, or a key has a wrong length.
-        """
+        """Take the argument `keys` of a call; `place` is that of the file, which external key material lies beside."""
         if isinstance(keys, Mapping):
             return cls(_of_mapping(keys))
         if isinstance(keys, bytes | bytearray | memoryview):
@@ -79,12 +74,7 @@ class DecryptionKeys:
         return f"DecryptionKeys({sum(key is not None for key in self._known.values())} known)"
 
     async def key_of(self, key_metadata: bytes | None, column: str | None) -> bytes | None:
-        """The key of a column, or of the footer (None), that the file names by its key metadata; None without one.
-
-        Raises:
-            OptionError: What is given as a key is none.
-            KeyMissingError: Who was asked for the key failed.
-        """
+        """The key of a column, or of the footer (None), that the file names by its key metadata; None without one."""
         wanted = (key_metadata or b"", column if self._by_column else None)
         async with self._turns[wanted], self._few:
             if wanted not in self._known:

@@ -37,33 +37,21 @@ _PEEKED: Final = 1024
 
 @dataclass(slots=True)
 class FileKeys:
-    """The keys that a file names, as far as they are known.
+    """The keys that a file names, as far as they are known."""
 
-    Attributes:
-        sealed: The footer as it lies there.
-        cipher: The ciphers of the file.
-        asked: Whoever has the keys.
-        footer_key: That of the footer.
-        own: What the file says of the key of each column that has its own, by dotted path.
-        column_keys: These keys; None where one is not known.
-        plaintext_columns: The columns that are not encrypted.
-    """
-
-    sealed: SealedFooter
-    cipher: FileCipher
-    asked: DecryptionKeys
-    footer_key: bytes = field(repr=False)
+    sealed: SealedFooter  # The footer as it lies there
+    cipher: FileCipher  # The ciphers of the file
+    asked: DecryptionKeys  # Whoever has the keys
+    footer_key: bytes = field(repr=False)  # That of the footer
+    # What the file says of the key of each column that has its own, by dotted path
     own: dict[str, bytes | None] = field(default_factory=dict)
+    # These keys; None where one is not known
     column_keys: dict[str, bytes | None] = field(default_factory=dict, repr=False)
-    plaintext_columns: set[str] = field(default_factory=set)
+    plaintext_columns: set[str] = field(default_factory=set)  # The columns that are not encrypted
 
     @classmethod
     async def of(cls, sealed: SealedFooter, keys: DecryptionKeys, aad_prefix: bytes | None) -> Self:
-        """Ask for the key of a footer.
-
-        Raises:
-            KeyMissingError: There is none.
-        """
+        """Ask for the key of a footer."""
         footer_key = await keys.key_of(sealed.key_metadata, None)
         if footer_key is None:
             raise keys.missing(sealed.key_metadata, None)
@@ -110,17 +98,11 @@ class FileKeys:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFooter:
-    """The footer of an encrypted object.
+    """The footer of an encrypted object."""
 
-    Attributes:
-        tail: The last bytes of the object, with all of the footer.
-        keys: It as it lies there, and the keys that it names.
-        metadata: What it says; columns are still sealed until `open_chunks`.
-    """
-
-    tail: ObjectTail
-    keys: FileKeys
-    metadata: FileMetaData
+    tail: ObjectTail  # The last bytes of the object, with all of the footer
+    keys: FileKeys  # It as it lies there, and the keys that it names
+    metadata: FileMetaData  # What it says; columns are still sealed until `open_chunks`
 
     @classmethod
     async def read(

@@ -19,15 +19,10 @@ from resilient_pq.format.footer import SEALED_CRC_KEY, ChunkSums, key_values
 
 @dataclass(slots=True)
 class PlainRegion(ABC):
-    """Bytes that differ from those that are stored.
+    """Bytes that differ from those that are stored."""
 
-    Attributes:
-        start: Absolute offset of the first.
-        end: Absolute offset just after the last.
-    """
-
-    start: int
-    end: int
+    start: int  # Absolute offset of the first
+    end: int  # Absolute offset just after the last
 
     @abstractmethod
     def read(self, data: memoryview, base: int, out: memoryview, start: int, *, lenient: bool) -> None:
@@ -67,11 +62,7 @@ class SealedIndex(PlainRegion):
         put_bytes(content + bytes(self.end - self.start - len(content)), self.start, out, start)
 
     def contents(self, data: memoryview, base: int) -> bytes:
-        """The contents of its modules; `data` are the stored bytes from `base` on.
-
-        Raises:
-            FormatError: One of them does not open.
-        """
+        """The contents of its modules; `data` are the stored bytes from `base` on."""
         at, end, contents = self.start - base, self.end - base, []
         where = Where(row_group=self.opener.row_group, offset=self.start)
         with located(where):
@@ -88,26 +79,17 @@ class SealedIndex(PlainRegion):
 
 @dataclass(slots=True)
 class SealedChunk(PlainRegion):
-    """A column chunk.
+    """A column chunk."""
 
-    Attributes:
-        opener: What opens its pages.
-        column: Its dotted path, for errors.
-        has_dictionary: Whether its first page is a dictionary.
-        offset_index: Where its offset index lies, as far as it has one.
-        crc: CRC32 of its bytes as they are stored; None where it is not known.
-        pages: Its pages; None where they have not been looked for.
-        with_crc: Whether pages are shown with a CRC32 of what they are in the clear.
-        instead: Bytes that are known to be others than those that are stored, by their offsets.
-    """
-
-    opener: ChunkCipher
-    column: str
-    has_dictionary: bool
-    offset_index: tuple[int, int] | None = None
-    crc: int | None = None
+    opener: ChunkCipher  # What opens its pages
+    column: str  # Its dotted path, for errors
+    has_dictionary: bool  # Whether its first page is a dictionary
+    offset_index: tuple[int, int] | None = None  # Where its offset index lies, as far as it has one
+    crc: int | None = None  # CRC32 of its bytes as they are stored; None where it is not known
+    # Its pages; None where they have not been looked for
     pages: list[SealedPage] | None = field(default=None, repr=False)
-    with_crc: bool = False
+    with_crc: bool = False  # Whether pages are shown with a CRC32 of what they are in the clear
+    # Bytes that are known to be others than those that are stored, by their offsets
     instead: dict[int, memoryview] = field(default_factory=dict, repr=False)
 
     @property

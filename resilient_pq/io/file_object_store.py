@@ -48,21 +48,13 @@ class FileObjectStore(SpooledStore):
         return f"{self._name}{id(self._file)}"
 
     def check_writable(self, key: str) -> None:
-        """Refuse bytes, and files that are open for reading.
-
-        Raises:
-            UnsupportedError: Nothing can be written there.
-        """
+        """Refuse bytes, and files that are open for reading."""
         writable = getattr(self._file, "writable", lambda: hasattr(self._file, "write"))
         if not hasattr(self._file, "write") or not writable():
             raise UnsupportedError("it cannot be written", where=Where(key=self._name), hint='open the file with "wb"')
 
     async def head(self, key: str) -> ObjectInfo:
-        """What the object is.
-
-        Raises:
-            NotFoundError: The file is open for writing alone.
-        """
+        """What the object is."""
         return ObjectInfo(key, len(await self._bytes()), f"{id(self._file)}")
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
@@ -126,11 +118,7 @@ class FileObjectStore(SpooledStore):
 
 
 def store_of(file: Any) -> tuple[Any, str]:
-    """A store for bytes or an open file, and the key in it; for files of fsspec that of their file system.
-
-    Raises:
-        SchemaError: It is neither.
-    """
+    """A store for bytes or an open file, and the key in it; for files of fsspec that of their file system."""
     is_bytes = isinstance(file, bytes | bytearray | memoryview)
     if not (is_bytes or hasattr(file, "read") or hasattr(file, "write") or _is_of_fsspec(file)):
         raise SchemaError(
@@ -146,11 +134,7 @@ def _is_of_fsspec(file: object) -> bool:
 
 
 def in_filesystem(filesystem: Any, path: Any) -> Any:
-    """A path in a file system of fsspec or pyarrow, as something that `store_of` knows, or as a local path.
-
-    Raises:
-        UnsupportedError: It is no such file system.
-    """
+    """A path in a file system of fsspec or pyarrow, as something that `store_of` knows, or as a local path."""
     filesystem = getattr(getattr(filesystem, "handler", None), "fs", filesystem)  # pyarrow's wrapper of fsspec
     if hasattr(filesystem, "type_name"):
         if filesystem.type_name == "local":

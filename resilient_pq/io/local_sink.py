@@ -42,10 +42,6 @@ class LocalSink(ObjectSink):
         """Begin ``NAME.partial`` with the bytes of a version of a file, which it replaces, and no other version.
 
         Until the first commit the copy lacks its first bytes; such a one that a killed process left is replaced.
-
-        Raises:
-            ObjectChangedError: The file is another version.
-            AlreadyExistsError: There is a ``NAME.partial``.
         """
         options = replace(options, mode="w", if_match=info.etag)
         copying = finish_in_thread(_copied, path, options)

@@ -54,7 +54,7 @@ async def check_other(address: str, target: Target) -> None:
     """Refuse to write over what is read, and where nothing can be written."""
     target.store.check_writable(target.key)
     if target.address == address or await asyncio.to_thread(_same_file, target.address, address):
-        raise RecoveryError(f"{target.url} is the file that is read", hint="a new file is written; name another output")
+        raise RecoveryError(f"{target.url} is the file that is read", hint="name another output: a new file is written")
 
 
 async def check_free(target: Target) -> None:

@@ -13,7 +13,6 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from resilient_pq.byte_ranges import ByteRange
@@ -73,9 +72,7 @@ class OpenObject(Protocol):
         """The object itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 
@@ -196,12 +193,7 @@ class ReadStore(Protocol):
         """The store itself."""
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the store."""
         await self.close()
 

@@ -46,7 +46,6 @@ class DamagedRowGroups:
     """Salvages damaged row groups of one file."""
 
     def __init__(self, objects: ChunkObjects, how: ReadSettings) -> None:
-        """Read nothing yet."""
         self._objects = objects
         self._on_damage = how.on_damage
         self._verify = how.verify

@@ -30,49 +30,30 @@ _DICTIONARY: Final = frozenset({int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE
 
 @dataclass(frozen=True, slots=True)
 class DamagedChunk:
-    """A chunk whose checksums do not hold, or that does not decode.
+    """A chunk whose checksums do not hold, or that does not decode."""
 
-    Attributes:
-        chunk: Which one.
-        data: Its bytes, as they were read last.
-        error: What is wrong with them.
-    """
-
-    chunk: ChunkRead
-    data: memoryview
-    error: FormatError
+    chunk: ChunkRead  # Which one
+    data: memoryview  # Its bytes, as they were read last
+    error: FormatError  # What is wrong with them
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRowGroup:
-    """Rows of a row group.
+    """Rows of a row group."""
 
-    Attributes:
-        read: What was asked for.
-        columns: By the ordinal of each leaf, its rows.
-        num_rows: How many these are; fewer than the row group has where some are left out.
-        lost: What of it is lost, in the order of the bytes.
-    """
-
-    read: RowGroupRead
-    columns: Mapping[int, LeafColumn]
-    num_rows: int
-    lost: tuple[LostRegion, ...] = ()
+    read: RowGroupRead  # What was asked for
+    columns: Mapping[int, LeafColumn]  # By the ordinal of each leaf, its rows
+    num_rows: int  # How many these are; fewer than the row group has where some are left out
+    lost: tuple[LostRegion, ...] = ()  # What of it is lost, in the order of the bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroupArrays:
-    """Rows of a row group.
+    """Rows of a row group."""
 
-    Attributes:
-        arrays: One per top-level column asked for, nanoarrow's.
-        num_rows: How many rows these are; fewer than the row group has where some are left out.
-        lost: What of it is lost, in the order of the bytes.
-    """
-
-    arrays: list[Any]
-    num_rows: int
-    lost: tuple[LostRegion, ...] = ()
+    arrays: list[Any]  # One per top-level column asked for, nanoarrow's
+    num_rows: int  # How many rows these are; fewer than the row group has where some are left out
+    lost: tuple[LostRegion, ...] = ()  # What of it is lost, in the order of the bytes
 
 
 def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, layout: ByteLayout = ByteLayout.ARRAYS) -> LeafColumn:

@@ -35,15 +35,10 @@ _MORE_TO_COME = (RecordKind.ANCHOR, RecordKind.CHECKPOINT)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The newest footer found so far.
+    """The newest footer found so far."""
 
-    Attributes:
-        info: The object, as it was then.
-        contents: The footer.
-    """
-
-    info: ObjectInfo
-    contents: Contents
+    info: ObjectInfo  # The object, as it was then
+    contents: Contents  # The footer
 
     @property
     def complete(self) -> bool:
@@ -148,13 +143,7 @@ async def note_ordinals(jobs: Jobs, order: deque[int]) -> Jobs:
 
 
 class Watch:
-    """Looks at one object until it has something new.
-
-    Attributes:
-        store: Where it is.
-        counters: Added to.
-        follow: How often to look, and with which rows to begin.
-    """
+    """Looks at one object until it has something new."""
 
     def __init__(self, store: ReadStore, key: str, how: ReadSettings, follow: FollowOptions) -> None:
         """Refuse a store that shows no object before it is complete."""
@@ -164,12 +153,12 @@ class Watch:
                 where=Where(key=store.url_of(key)),
                 hint="follow a local file, or open the object when it is complete",
             )
-        self.store: GrowingStore = store
-        self.counters = FetchCounters()
+        self.store: GrowingStore = store  # Where it is
+        self.counters = FetchCounters()  # Added to
         self._key = key
         self._unfinished = store.unfinished_key(key)
         self._how = how
-        self.follow = follow
+        self.follow = follow  # How often to look, and with which rows to begin
 
     async def first(self) -> _Seen:
         """The file as it is now; waits for a schema where its writer has written nothing yet."""

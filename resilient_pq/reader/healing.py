@@ -44,15 +44,10 @@ class HealedFileWarning(UserWarning):
 
 
 class Healer:
-    """Heals the chunks of one file, as far as there are sidecars.
-
-    Attributes:
-        healed: The chunks that were healed.
-    """
+    """Heals the chunks of one file, as far as there are sidecars."""
 
     def __init__(self, objects: ChunkObjects, on_healed: OnHealed | None) -> None:
-        """Look for no sidecar yet."""
-        self.healed: list[HealedChunk] = []
+        self.healed: list[HealedChunk] = []  # The chunks that were healed
         self._objects = objects
         self._on_healed = on_healed
         self._views: dict[ObjectInfo, HealedStore | None] = {}

@@ -17,16 +17,13 @@ class PinnedFiles:
     """The data files that a summary names, in the same store.
 
     Pinning one costs one request (HEAD) for its size and version; those for several files are sent side by side.
-
-    Attributes:
-        pinned: The versions of the files that were pinned so far.
     """
 
     def __init__(
         self, store: ReadStore, key: str, contents: Contents, counters: FetchCounters, requests: asyncio.Semaphore
     ) -> None:
         """Pin nothing yet; `key` is that of the summary, and `requests` limits those under way."""
-        self.pinned: dict[str, ObjectInfo] = {}
+        self.pinned: dict[str, ObjectInfo] = {}  # The versions of the files that were pinned so far
         self._store = store
         self._key = key
         self._contents = contents

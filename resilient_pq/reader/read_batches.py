@@ -19,13 +19,9 @@ _SHARES: Final = 16
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """Row groups that are read by one call, in the order in which their rows are wanted.
+    """Row groups that are read by one call, in the order in which their rows are wanted."""
 
-    Attributes:
-        row_groups: What to read of each.
-    """
-
-    row_groups: tuple[RowGroupRead, ...]
+    row_groups: tuple[RowGroupRead, ...]  # What to read of each
 
     @cached_property
     def num_bytes(self) -> int:

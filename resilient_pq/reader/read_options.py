@@ -130,29 +130,18 @@ DEFAULT_OPTIONS: Final = ReadOptions()
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """The checked arguments of `open` that say how files are read.
+    """The checked arguments of `open` that say how files are read."""
 
-    Attributes:
-        verify: Whether checksums are compared.
-        on_damage: What is done with rows of which a value is lost.
-        on_lost: Called with each region that is lost.
-        options: The rest.
-        heal: Whether damaged bytes are rebuilt from parity.
-        on_healed: Called with each `HealedChunk`.
-        keys: The keys of an encrypted file; None for one in the clear.
-        aad_prefix: What its AADs begin with.
-        require_complete: Whether a file of ours that was not finished is an error.
-    """
-
-    verify: bool
-    on_damage: OnDamage
-    on_lost: OnLost | None
-    options: ReadOptions
-    heal: bool = True
-    on_healed: Callable[[Any], object] | None = None
+    verify: bool  # Whether checksums are compared
+    on_damage: OnDamage  # What is done with rows of which a value is lost
+    on_lost: OnLost | None  # Called with each region that is lost
+    options: ReadOptions  # The rest
+    heal: bool = True  # Whether damaged bytes are rebuilt from parity
+    on_healed: Callable[[Any], object] | None = None  # Called with each `HealedChunk`
+    # The keys of an encrypted file; None for one in the clear
     keys: KeysArgument | None = field(default=None, repr=False)
-    aad_prefix: bytes | None = field(default=None, repr=False)
-    require_complete: bool | None = None
+    aad_prefix: bytes | None = field(default=None, repr=False)  # What its AADs begin with
+    require_complete: bool | None = None  # Whether a file of ours that was not finished is an error
 
     @classmethod
     def checked(
@@ -242,19 +231,12 @@ class Tails:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Limits that all reads share, whichever file they are of.
+    """Limits that all reads share, whichever file they are of."""
 
-    Attributes:
-        requests: Requests under way.
-        threads: Threads at work.
-        max_threads: How many those are.
-        tails: What is kept of what opening brought.
-    """
-
-    requests: asyncio.Semaphore
-    threads: asyncio.Semaphore
-    max_threads: int
-    tails: Tails
+    requests: asyncio.Semaphore  # Requests under way
+    threads: asyncio.Semaphore  # Threads at work
+    max_threads: int  # How many those are
+    tails: Tails  # What is kept of what opening brought
 
     @classmethod
     def of(cls, options: ReadOptions) -> Self:

@@ -34,24 +34,16 @@ Placed: TypeAlias = tuple[int, int, int, ChunkTask | int]
 
 @dataclass(slots=True)
 class ReadUnit:
-    """What a thread reads and decodes at once.
+    """What a thread reads and decodes at once."""
 
-    Attributes:
-        info: The object.
-        reads: The bytes to read.
-        pieces: The chunks in them, or their numbers among the flat ones: each with the number of the read that it lies
-            in, and where it begins and ends therein.
-        whole: The chunk of which the reads are the ranges, where it is one with several.
-        size: Bytes that are read.
-        useful_bytes: Bytes of those that are wanted.
-    """
-
-    info: ObjectInfo
-    reads: list[ByteRange]
+    info: ObjectInfo  # The object
+    reads: list[ByteRange]  # The bytes to read
+    # The chunks in them, or their numbers among the flat ones: each with the number of the read that it lies in, and
+    # where it begins and ends therein
     pieces: list[tuple[ChunkTask | int, int, int, int]]
-    whole: ChunkTask | None = None
-    size: int = 0
-    useful_bytes: int = 0
+    whole: ChunkTask | None = None  # The chunk of which the reads are the ranges, where it is one with several
+    size: int = 0  # Bytes that are read
+    useful_bytes: int = 0  # Bytes of those that are wanted
 
     def with_read(self, start: int, end: int) -> Self:
         """Itself, with another read."""
@@ -111,7 +103,6 @@ class ReadQueue:
     def __init__(
         self, work: RowGroupWork, objects: ChunkObjects, opener: Callable[[ObjectInfo], OpenObject], memory_budget: int
     ) -> None:
-        """Read nothing yet."""
         self.counters = FetchCounters()
         self._work = work
         self._objects = objects

@@ -35,15 +35,10 @@ Arriving: TypeAlias = AsyncGenerator[RowGroupArrays, None]
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """A batch of a stream, and what reads it.
+    """A batch of a stream, and what reads it."""
 
-    Attributes:
-        batch: What to read; without row groups where reading it can only fail.
-        read: Reads row groups of it.
-    """
-
-    batch: ReadBatch
-    read: ReadRowGroups
+    batch: ReadBatch  # What to read; without row groups where reading it can only fail
+    read: ReadRowGroups  # Reads row groups of it
 
 
 #: The jobs of a stream, in order; planning the next one may read indexes.

@@ -239,7 +239,8 @@ def _outcome(source: DamagedObject, contents: Contents, error: FormatError | Non
         return Outcome.DAMAGED
     if contents.state in (None, FileState.COMPLETE):
         return Outcome.SOUND
-    message = f"its writer did not finish it (its state is {contents.state})"
+    made = "; a recovery made this copy" if contents.state is FileState.SALVAGED else ""
+    message = f"its writer did not finish it{made}"
     findings.append(Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False))
     return Outcome.INCOMPLETE
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from resilient_pq.byte_ranges import ByteRange
@@ -286,9 +285,7 @@ class DamagedObject:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self.owns_store:
             await self.store.close()
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from resilient_pq.arrow.assemble import branches_of, struct_projected, to_arrow
@@ -153,9 +152,7 @@ class TrevniFile:
         """The file itself."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self.close()
 

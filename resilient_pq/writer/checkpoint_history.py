@@ -42,7 +42,6 @@ class CheckpointHistory:
     """The checkpoints of one file from the newest stored one on; notes them in a log where there is one."""
 
     def __init__(self, url: str, sink: ObjectSink, log_file: CheckpointLog | None) -> None:
-        """Begin without checkpoints."""
         self._url = url
         self._sink = sink
         self._log = log_file

@@ -18,7 +18,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import IO, Any, Self
 
 from resilient_pq.errors import FormatError, Where
@@ -119,7 +118,6 @@ class CheckpointLog:
     """
 
     def __init__(self, file: IO[bytes], path: str) -> None:
-        """Append to a file that is open already."""
         self._file = file
         self._path = path
         self._torn = False  # whether the last line may have been written in part
@@ -160,13 +158,9 @@ class CheckpointLog:
             self._torn = False
 
     def __enter__(self) -> Self:
-        """The log itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the file."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -30,7 +30,6 @@ class ColumnChoice:
     """What was chosen for a column: dictionaries, none, or nothing yet (None)."""
 
     def __init__(self, use: bool | None = None) -> None:
-        """Begin with what is stored."""
         self.use = use
         self.changed = threading.Condition()
 
@@ -39,7 +38,6 @@ class KnownChoices:
     """The choices of the files of a data set, by the paths of their columns."""
 
     def __init__(self) -> None:
-        """Nothing is chosen."""
         self._of: dict[str, ColumnChoice] = {}
 
     def of(self, column_path: str) -> ColumnChoice:

@@ -20,12 +20,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Unit(Generic[T]):
     """A call, then its result."""
 
     call: Callable[[SideBySide], list[T]] | None
     num_bytes: int
+    begun: bool = False
     results: list[T] = field(default_factory=list)
     error: BaseException | None = None
 
@@ -122,13 +123,16 @@ class EncodePool(Generic[T]):
         """What the calls that have not ended were said to hold."""
         return self._left_bytes
 
-    def add(self, call: Callable[[SideBySide], list[T]], num_bytes: int) -> None:
-        """Make a call as soon as a thread is free; `num_bytes` are free when it has ended."""
-        unit = _Unit(call, num_bytes)
+    def add(self, *calls: tuple[Callable[[SideBySide], list[T]], int]) -> None:
+        """Make calls as soon as threads are free, the longest first; so many bytes are free when each has ended."""
+        units = [_Unit(*call) for call in calls]
+        num_bytes = sum([unit.num_bytes for unit in units])
+        # What takes a good part of the time of all, and is begun last, is what all other threads wait for at the end.
+        long = num_bytes / (2 * self.max_threads) if self.max_threads > 1 else num_bytes
         with self._lock:
-            self._to_call.append(unit)
+            self._to_call += sorted(units, key=lambda unit: -unit.num_bytes if unit.num_bytes > long else 0)
+            self._to_take += units
             self._left_bytes += num_bytes
-        self._to_take.append(unit)
         self._start()
 
     async def take(self, most: int) -> list[T]:
@@ -155,10 +159,10 @@ class EncodePool(Generic[T]):
                 if results:
                     break
                 raise error
-            unit = self._to_take.popleft()
-            results += unit.results
             with self._lock:
+                unit = self._to_take.popleft()
                 self._freed_bytes -= unit.num_bytes
+            results += unit.results
         self._taken_bytes = sum(map(self._size_of, results))
         return results
 
@@ -177,7 +181,7 @@ class EncodePool(Generic[T]):
     def _start(self) -> None:
         """Have as many threads at work as there may be, and are calls for."""
         with self._lock:
-            calls = len(self._to_call) if self._may_begin() else 0
+            calls = len(self._to_call) if self._has_room else self._next_is_missing
             wanted = calls + sum([pieces.left for pieces in self._in_pieces])
             # None where `max_threads` has become less: those at work go on, and count until they end.
             more = max(min(self.max_threads - self._running, wanted), 0)
@@ -196,8 +200,14 @@ class EncodePool(Generic[T]):
             if not isinstance(error, Exception):
                 raise  # a cancellation; anything else is for whoever asks for results, and for nobody where none lack
 
-    def _may_begin(self) -> bool:
-        return bool(self._to_call) and self._waiting_bytes <= self._max_waiting_bytes
+    @property
+    def _has_room(self) -> bool:
+        return self._waiting_bytes <= self._max_waiting_bytes
+
+    @property
+    def _next_is_missing(self) -> bool:
+        """Whether all that has ended waits for a call that was not begun, as longer ones were."""
+        return bool(self._to_call) and self._waiting_bytes > self._taken_bytes and not self._to_take[0].begun
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make calls, one after the other, while there are any and may be made; then help those of others."""
@@ -243,8 +253,11 @@ class EncodePool(Generic[T]):
 
     def _next(self) -> _Unit[T] | _Pieces | None:
         with self._lock:
-            if self._may_begin():
-                return self._to_call.popleft()
+            if self._to_call and (self._has_room or self._next_is_missing):
+                unit = self._to_call[0] if self._has_room else self._to_take[0]
+                self._to_call.remove(unit)
+                unit.begun = True
+                return unit
             for pieces in self._in_pieces:
                 if pieces.left:
                     return pieces

@@ -68,23 +68,7 @@ class PlacedRowGroup:
 
 
 class FileLayout:
-    """Lays out one file.
-
-    Attributes:
-        schema: The columns.
-        sealing: Encrypts what stands around the chunks; None in a file that is not encrypted.
-        offset: Bytes given out so far, which is where the next ones belong.
-        num_rows: Rows in complete row groups.
-        num_checkpoints: Checkpoints written.
-        row_groups: The complete row groups.
-        checkpoint_bytes: Bytes of all checkpoints.
-        checkpoint_end: Offset just after the newest checkpoint; 0 where there is none.
-        serialized_bytes: Bytes that the row groups take in a footer.
-        stored_dictionaries: Whether row groups that were in place already have dictionaries, for each leaf; None where
-            they have no values.
-        base: What footers say of the version that rows are appended to; None where they are not.
-        ends_as: The state of the file when it is finished.
-    """
+    """Lays out one file."""
 
     def __init__(
         self,
@@ -95,21 +79,20 @@ class FileLayout:
         *,
         made_like: FileMetaData | None = None,
     ) -> None:
-        """Prepare to lay out a file."""
-        self.schema = schema
-        self.sealing = sealing
+        self.schema = schema  # The columns
+        self.sealing = sealing  # Encrypts what stands around the chunks; None in a file that is not encrypted
         if sealing is not None:
             chain.shows_counts = sealing.shows_counts
-        self.offset = 0
-        self.num_rows = 0
-        self.num_checkpoints = 0
-        self.row_groups: list[WrittenRowGroup] = []
-        self.checkpoint_bytes = 0
-        self.checkpoint_end = 0
-        self.serialized_bytes = 0
+        self.offset = 0  # Bytes given out so far, which is where the next ones belong
+        self.num_rows = 0  # Rows in complete row groups
+        self.num_checkpoints = 0  # Checkpoints written
+        self.row_groups: list[WrittenRowGroup] = []  # The complete row groups
+        self.checkpoint_bytes = 0  # Bytes of all checkpoints
+        self.checkpoint_end = 0  # Offset just after the newest checkpoint; 0 where there is none
+        self.serialized_bytes = 0  # Bytes that the row groups take in a footer
         self.stored_dictionaries: list[bool | None] = [None] * len(schema.leaves)
         self.base: str | None = None
-        self.ends_as = "complete"
+        self.ends_as = "complete"  # The state of the file when it is finished
         self._numbered = True  # whether row groups have ordinals: all of a footer, or none
         self._chain = chain
         made = schema.made

@@ -112,13 +112,7 @@ class DescribedSealed(Described):
 
 
 class FileSealing:
-    """Encrypts what stands around the rows of one file, and its chunks.
-
-    Attributes:
-        magic: The first bytes of the file, and the last.
-        chunk_record_size: Bytes of the record before each chunk.
-        shows_counts: Whether the headers of records have the numbers of rows and row groups.
-    """
+    """Encrypts what stands around the rows of one file, and its chunks."""
 
     chunk_record_size = CHUNK_RECORD_SIZE + SPAN_SIZE + GCM_OVERHEAD
 

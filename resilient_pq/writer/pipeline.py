@@ -77,8 +77,8 @@ class Pipeline:
         if threads > 1:
             await in_loop()
             ahead = self._use_threads(threads)
-            while closed.calls:
-                ahead.add(*closed.calls.popleft())
+            ahead.add(*closed.calls)
+            closed.calls.clear()
             while len(self._closing) > 1 or ahead.left_bytes > self._most_left_bytes:
                 await self._push_encoded(ending=ending)
         if ending or threads == 1 or not self._encoder.may_look_ahead:

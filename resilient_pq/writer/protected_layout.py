@@ -24,12 +24,7 @@ _TRIES = 4
 
 
 class ProtectedLayout(FileLayout):
-    """Lays out one file with parity: every byte is in a group but those of the last parity, which follow from the rest.
-
-    Attributes:
-        groups: Take the bytes of the file as they are given out.
-        parity_places: Where the parity of groups lies.
-    """
+    """Lays out one file with parity: every byte but those of the last parity is in a group."""
 
     def __init__(
         self,
@@ -41,10 +36,9 @@ class ProtectedLayout(FileLayout):
         groups: InlineGroups,
         made_like: FileMetaData | None = None,
     ) -> None:
-        """Prepare to lay out a file."""
         super().__init__(schema, chain, key_value, sealing, made_like=made_like)
-        self.groups = groups
-        self.parity_places: list[ByteRange] = []
+        self.groups = groups  # Take the bytes of the file as they are given out
+        self.parity_places: list[ByteRange] = []  # Where the parity of groups lies
 
     def start(self) -> Buffers:
         """The first bytes of the file."""

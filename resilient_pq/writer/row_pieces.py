@@ -20,9 +20,6 @@ def row_pieces(data: object) -> Iterator[object]:
 
     An iterator gives batches or records. A dict of which every value is a list or an array is a batch of columns, as it
     is to `write`; any other dict, a dataclass and a named tuple are records, which are gathered.
-
-    Raises:
-        SourceError: The iterator failed.
     """
     source = _iterator_of(data)
     if source is None:

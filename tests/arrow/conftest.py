@@ -56,12 +56,6 @@ def _round_trip(data: object, schema: object = None, **options: Any) -> Table:
 
 
 @pytest.fixture(scope="session")
-def as_column() -> Callable[[Leaf, LeafData], LeafColumn]:
-    """A leaf's levels and dense values as the column that comes out of pages."""
-    return _as_column
-
-
-@pytest.fixture(scope="session")
 def round_trip() -> Callable[..., Table]:
     """Arrow data of any maker to leaves and back into a table; options are those of `Ingest.batches`."""
     return _round_trip

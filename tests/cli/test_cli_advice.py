@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -15,9 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trevni_bytes import write_trevni
 
+import resilient_pq
 from resilient_pq import sync as rpq
+from resilient_pq.cli.output.wording import as_options
 from resilient_pq.shell_commands import shell_line
 
+ROOT = Path(__file__).parents[2]
 Run = Callable[..., Any]
 NAMES = ["-dash.parquet", 'it\'s a "name" $HOME;.parquet', "--help", "a\\b c.parquet", "ünïcode*.parquet"]
 NAMES += ["new\nline\x1b[31m'\\.parquet", os.fsdecode(b"no \xff utf-8.parquet")]
@@ -153,3 +158,28 @@ def test_a_conversion_is_no_more_open_than_its_source(folder: Path) -> None:
 
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def _hints() -> set[str]:
+    """The hints of errors in the package, as they stand in the code."""
+    found: set[str] = set()
+    for path in Path(resilient_pq.__file__).parent.rglob("*.py"):
+        if path.name == "dataset_opening.py":  # of `open_many`, which no verb calls with folders of partitions
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            given = node.value if isinstance(node, ast.keyword) and node.arg == "hint" else None
+            if isinstance(node, ast.Assign) and any("HINT" in ast.unparse(target) for target in node.targets):
+                given = node.value
+            texts = ast.walk(given) if given is not None else ()
+            found |= {each.value for each in texts if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    return found
+
+
+def test_hints_name_options_that_there_are() -> None:
+    """Arguments of Python in hints become options of the command line."""
+    flags = re.compile(r"--[a-z][a-z-]+")
+    known = set(flags.findall((ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
+    hints = _hints()
+    assert len(hints) > 100
+    wrong = {hint for hint in hints if not known >= set(flags.findall(as_options(hint)))}
+    assert [hint for hint in wrong if "pip install" not in hint] == []

@@ -280,7 +280,7 @@ class TestResume:
     def test_nothing_to_resume(self, rpq_run: Run, source: Path, tmp_path: Path) -> None:
         ended = rpq_run("resume", source, tmp_path / "new.parquet", "--skip-stored")
         assert ended.code == ExitCode.STORE
-        assert "begin it: `rpq write`, or look at the path" in ended.err
+        assert "check the path; `rpq write` begins a new file" in ended.err
 
     def test_skip_stored(self, rpq_run: Run, source: Path, left: Path) -> None:
         assert rpq_run("resume", source, left, "--skip-stored", "--json").document["resumed_rows"] == 300

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import subprocess
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pseudo_terminal import said_in_terminal
 
 from resilient_pq.cli import check_verb
 from resilient_pq.cli.exit_codes import ExitCode
@@ -19,37 +18,11 @@ from resilient_pq.cli.exit_codes import ExitCode
 Run = Callable[..., Any]
 
 
-def _on_a_terminal(command: list[str], **environment: str) -> str:
-    """What a process says when stdout and stderr are a terminal."""
-    ours, theirs = pty.openpty()
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        env={**kept, "TERM": "xterm-256color", "COLUMNS": "100", **environment},
-    ) as process:
-        os.close(theirs)
-        said = b""
-        while True:
-            try:
-                more = os.read(ours, 65536)
-            except OSError:  # Linux says so when the other side is closed
-                break
-            if not more:
-                break
-            said += more
-        process.wait(timeout=60)
-    os.close(ours)
-    return said.decode()
-
-
 def test_colours_are_for_terminals(rpq_command: list[str], torn: Path) -> None:
-    said = _on_a_terminal([*rpq_command, "check", str(torn)])
+    said = said_in_terminal([*rpq_command, "check", str(torn)])
     assert "\x1b[1;31mtorn        " in said
     assert "\x1b[1;32msound       " in said
-    without = _on_a_terminal([*rpq_command, "check", str(torn)], NO_COLOR="1")
+    without = said_in_terminal([*rpq_command, "check", str(torn)], NO_COLOR="1")
     assert "torn        " in without
     for color in range(30, 38):
         assert f"[{color}m" not in without
@@ -72,10 +45,10 @@ def test_a_bar_on_stderr_where_it_takes_long(rpq_command: list[str], torn: Path)
         "progress_bar._FIRST_SHOWN = progress_bar._SHOWN_EVERY = -1\n"
         f"sys.exit(run(['check', {str(torn)!r}]))\n"
     )
-    said = _on_a_terminal([rpq_command[0], "-c", code])
+    said = said_in_terminal([rpq_command[0], "-c", code])
     assert "checking" in said
     assert "%" in said
-    assert "checking" not in _on_a_terminal([rpq_command[0], "-c", code], TERM="dumb")
+    assert "checking" not in said_in_terminal([rpq_command[0], "-c", code], TERM="dumb")
 
 
 def test_a_mistake_of_ours_is_told_as_one(rpq_run: Run, sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +76,7 @@ def test_an_output_that_cannot_be_written(rpq_command: list[str], sound: Path) -
 
 
 def test_the_demo_of_rot_is_ten_lines(rpq_command: list[str]) -> None:
-    said = _on_a_terminal([*rpq_command, "demo", "--rot", "--rows", "20000"])
+    said = said_in_terminal([*rpq_command, "demo", "--rot", "--rows", "20000"])
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said).splitlines()
     assert [line[:12].strip() for line in lines] == ["write", "protect", "flip", "zero", "cut out", "cut off", "ok"]
     assert sum("every byte is as it was" in line for line in lines) == 4 and max(map(len, lines)) <= 120

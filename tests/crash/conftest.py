@@ -91,13 +91,6 @@ class ResilientFile:
         counts = [record.num_rows for record in self.records if record.kind == ROW_GROUP]
         return max(later - earlier for earlier, later in pairwise([0, *counts]))
 
-    def row_group_is_torn(self, cut: int) -> bool:
-        """Whether what stands behind the last whole row group or footer may have been rows."""
-        whole = [record for record in self.records if record.end <= cut and record.kind != CHUNK]
-        begun = [record for record in self.records if whole[-1].end <= record.offset <= cut - HEADER.size]
-        footer_follows = bool(begun) and begun[0].kind in (CHECKPOINT, FINAL)
-        return whole[-1].end < cut and not footer_follows
-
     @property
     def anchor_end(self) -> int:
         """Where the schema is whole."""

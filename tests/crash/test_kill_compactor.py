@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -165,24 +165,27 @@ def test_at_every_step_on_disk(tmp_path: Path, steps: Sequence[int] | None) -> N
     kill_at(lambda number: Disk(tmp_path / str(number)), steps)
 
 
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-def test_at_every_step_on_s3(seaweedfs: Any, empty_bucket: Any) -> None:
-    with empty_bucket(seaweedfs) as s3:
-        kill_at(lambda number: Bucket(s3, str(number)), None)
+@pytest.fixture(params=["disk", "s3"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int], Place]]:
+    """Makes a place for a number."""
+    if request.param == "disk":
+        yield lambda number: Disk(tmp_path / str(number))
+        return
+    with request.getfixturevalue("empty_bucket")(request.getfixturevalue("seaweedfs")) as s3:
+        yield lambda number: Bucket(s3, str(number))
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_at_any_time_on_disk(tmp_path: Path) -> None:
-    kill_in_time(lambda number: Disk(tmp_path / str(number)), 20)
+@pytest.mark.parametrize("places", ["s3"], indirect=True)
+def test_at_every_step_on_s3(places: Callable[[int], Place]) -> None:
+    kill_at(places, None)
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_at_any_time_on_s3(seaweedfs: Any, empty_bucket: Any) -> None:
-    with empty_bucket(seaweedfs) as s3:
-        kill_in_time(lambda number: Bucket(s3, str(number)), 20)
+def test_at_any_time(places: Callable[[int], Place]) -> None:
+    kill_in_time(places, 20)
 
 
 @sampled(1, 60)
@@ -201,25 +204,14 @@ async def test_two_compactors_in_one_process_carry_out_one_plan(count: int) -> N
         assert await store.list_names("src") == []
 
 
-def two_at_once(make: Callable[[int], Place], count: int) -> None:
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_two_compactors_at_once(places: Callable[[int], Place]) -> None:
     """Two processes, of which every other time one is killed."""
-    for number in range(count):
-        place = make(number)
+    for number in range(20):
+        place = places(number)
         one, other = begin(place, -1), begin(place, 5 + number if number % 2 else -1)
         one.communicate()
         other.communicate()
         assert one.returncode == 0
         go_on(place)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-def test_two_compactors_at_once_on_disk(tmp_path: Path) -> None:
-    two_at_once(lambda number: Disk(tmp_path / str(number)), 20)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-def test_two_compactors_at_once_on_s3(seaweedfs: Any, empty_bucket: Any) -> None:
-    with empty_bucket(seaweedfs) as s3:
-        two_at_once(lambda number: Bucket(s3, str(number)), 20)

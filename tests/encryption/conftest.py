@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-
-#: Keys of 128, 192 and 256 bits, in letters, as DuckDB takes a key as text.
-KEYS = {128: b"footer key 16 by", 192: b"footer key of 24 bytes..", 256: b"footer key of thirty-two bytes.."}
+from encrypted_files import MODES, rows_of, sealed_file
 
 
-@pytest.fixture(scope="session")
-def footer_key() -> bytes:
-    return KEYS[128]
+@pytest.fixture(scope="session", params=MODES)
+def sealed(request: pytest.FixtureRequest) -> bytes:
+    """Our file of 300 rows in three row groups, with a checkpoint behind the second."""
+    return sealed_file(rows_of(300), mode=request.param)
 
 
 @pytest.fixture(scope="session")

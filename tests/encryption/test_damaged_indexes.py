@@ -7,10 +7,9 @@ import itertools
 
 import pyarrow as pa
 import pytest
+from encrypted_files import flipped, read_in_memory, view_of
 
 import resilient_pq as rpq
-from resilient_pq.encryption.decrypted_store import DecryptedStore
-from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.encryption.plain_regions import SealedIndex
 from resilient_pq.io import ObjectInfo
 from resilient_pq.io.memory_store import MemoryStore
@@ -31,9 +30,7 @@ async def written(rows: pa.Table) -> bytes:
 
 
 async def indexes_of(data: bytes) -> list[SealedIndex]:
-    store = MemoryStore()
-    await store.put("a", data)
-    view = await DecryptedStore.open(store, "a", DecryptionKeys.of(KEY), tail_bytes=1 << 20)
+    view = await view_of(data, KEY, tail_bytes=1 << 20)
     return [region for region in view._regions if isinstance(region, SealedIndex)]
 
 
@@ -42,15 +39,11 @@ async def test_rows_are_read_around_a_damaged_index(rows: pa.Table) -> None:
     indexes = await indexes_of(data)
     assert len(indexes) == 3 + 2 * 6  # a bloom filter, and two indexes of each of two columns, in three row groups
     for index, at in itertools.product(indexes, (0, 20, -1)):
-        damaged = bytearray(data)
-        damaged[index.start + at if at >= 0 else index.end + at] ^= 4
-        store = MemoryStore()
-        await store.put("a", bytes(damaged))
-        async with rpq.open((store, "a"), keys=KEY, heal=False) as file:
-            assert pa.table(await file.read()).equals(rows)
-        view = await DecryptedStore.open(store, "a", DecryptionKeys.of(KEY), tail_bytes=64)
+        damaged = flipped(data, index.start + at if at >= 0 else index.end + at)
+        assert (await read_in_memory(damaged, keys=KEY, heal=False)).equals(rows)
+        view = await view_of(damaged, KEY)
         with pytest.raises(rpq.ChecksumError, match="index CRC32 does not match"):
-            await view.read_range("a", index.start, index.start + 1, pin=await view.head("a"))
+            await view.read_range("file", index.start, index.start + 1, pin=await view.head("file"))
 
 
 class WaitingStore(MemoryStore):
@@ -62,20 +55,17 @@ class WaitingStore(MemoryStore):
 
 
 async def test_a_damaged_index_is_an_error_while_the_tail_is_read_without_it(rows: pa.Table) -> None:
-    data = bytearray(await written(rows))
-    index = (await indexes_of(bytes(data)))[-1]
-    data[index.end - 1] ^= 4
-    store = WaitingStore()
-    await store.put("a", bytes(data))
-    view = await DecryptedStore.open(store, "a", DecryptionKeys.of(KEY), tail_bytes=64)
-    pin = await view.head("a")
+    data = await written(rows)
+    index = (await indexes_of(data))[-1]
+    view = await view_of(flipped(data, index.end - 1), KEY, store=WaitingStore())
+    pin = await view.head("file")
 
     async def read_later(turns: int) -> bytes:
         for _ in range(turns):
             await asyncio.sleep(0)
-        return bytes(await view.read_range("a", index.start, index.end, pin=pin))
+        return bytes(await view.read_range("file", index.start, index.end, pin=pin))
 
-    tail = asyncio.create_task(view.read_tail("a", 1 << 20))
+    tail = asyncio.create_task(view.read_tail("file", 1 << 20))
     found = await asyncio.gather(*map(read_later, range(20)), return_exceptions=True)
     assert (await tail).offset < index.end
     assert [type(each) for each in found] == [rpq.ChecksumError] * 20

@@ -14,16 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
+from encrypted_files import footer_start, read_in_memory, view_of
 
 import resilient_pq as rpq
-from resilient_pq.encryption.decrypted_store import DecryptedStore
-from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.file_cipher import FileAlgorithm
 from resilient_pq.format.crypto.modules import KEY_SIZES, KeyCipher, ModulePlace, module_size
 from resilient_pq.format.crypto.sealed_footer import FileCryptoMetaData
 from resilient_pq.format.file_metadata import FileMetaData
-from resilient_pq.io.memory_store import MemoryStore
 
 KEY = b"0123456789012345"
 
@@ -58,22 +56,18 @@ def written(seed: int = 0, *, dictionary: bool = False) -> bytes:
 
 def modules_of_pages(data: bytes) -> list[tuple[Module, Module]]:
     """Header and body of each page, from the first byte behind the magic on, as long as they follow each other."""
-    footer_start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     pages, at = [], 4
     while len(pages) < 16:
         header = Module(at, at + 4 + int.from_bytes(data[at : at + 4], "little"))
         body = Module(header.end, header.end + 4 + int.from_bytes(data[header.end : header.end + 4], "little"))
         pages.append((header, body))
         at = body.end
-    assert at <= footer_start
+    assert at <= footer_start(data)
     return pages
 
 
 async def read(data: bytes) -> pa.Table:
-    store = MemoryStore()
-    await store.put("file", data)
-    async with rpq.open((store, "file"), keys=KEY) as file:
-        return pa.table(await file.read())
+    return await read_in_memory(data, keys=KEY)
 
 
 def exchanged(data: bytes, one: Module, other: Module) -> bytes:
@@ -116,7 +110,7 @@ async def test_pages_and_footers_of_another_file_of_the_same_key_are_found() -> 
     header, body = modules_of_pages(data)[3]
     with pytest.raises(rpq.AuthenticationError):
         await read(data[: header.start] + other[header.start : body.end] + data[body.end :])
-    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    start = footer_start(data)
     with pytest.raises(rpq.FormatError):
         await read(data[:start] + other[start:])
     with pytest.raises(rpq.FormatError):
@@ -126,7 +120,7 @@ async def test_pages_and_footers_of_another_file_of_the_same_key_are_found() -> 
 async def test_indexes_in_each_others_place_are_found() -> None:
     data = written()
     pages = modules_of_pages(data)
-    start, end = pages[-1][1].end, len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    start, end = pages[-1][1].end, footer_start(data)
     modules, at = [], start
     while at < end:
         modules.append(Module(at, at + 4 + int.from_bytes(data[at : at + 4], "little")))
@@ -134,12 +128,9 @@ async def test_indexes_in_each_others_place_are_found() -> None:
     pairs = [pair for pair in itertools.combinations(modules, 2) if len({m.end - m.start for m in pair}) == 1]
     assert pairs
     for one, other in pairs:
-        store = MemoryStore()
-        await store.put("file", exchanged(data, one, other))
-        view = await DecryptedStore.open(store, "file", DecryptionKeys.of(KEY), tail_bytes=64)
-        info = await view.head("file")
+        view = await view_of(exchanged(data, one, other), KEY)
         with pytest.raises(rpq.AuthenticationError, match="an index is not what was sealed for this place"):
-            await view.read_range("file", one.start, one.start + 1, pin=info)
+            await view.read_range("file", one.start, one.start + 1, pin=await view.head("file"))
 
 
 @pytest.mark.parametrize("size", KEY_SIZES)
@@ -178,7 +169,7 @@ async def test_without_the_library_the_extra_is_named(monkeypatch: pytest.Monkey
 async def test_a_hostile_footer_is_refused_or_read() -> None:
     """Whoever has the key may write what they like: things in one place, behind the end, or at negative offsets."""
     data = written()
-    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    start = footer_start(data)
     payload = data[start:-8]
     crypto, at = compact_protocol.decode(FileCryptoMetaData, payload)
     cipher = KeyCipher(KEY)
@@ -201,11 +192,8 @@ async def test_a_hostile_footer_is_refused_or_read() -> None:
         setattr(target, name, generator.choice([-1, 0, 1, 5, 33, 1 << 30, (1 << 31) - 1, len(data), len(data) + 1]))
         sealed = cipher.seal(compact_protocol.encode(metadata), 0, aad, generator.randbytes)
         body = payload[:at] + bytes(sealed)
-        store = MemoryStore()
-        await store.put("file", data[:start] + body + len(body).to_bytes(4, "little") + b"PARE")
         try:
-            async with rpq.open((store, "file"), keys=KEY) as file:
-                await file.read()
+            await read(data[:start] + body + len(body).to_bytes(4, "little") + b"PARE")
         except rpq.FormatError:
             refused += 1
     assert refused > 50

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus_of_others import of_corpus
+from encrypted_files import headers_of, sealed_of_corpus
 from in_memory_kms import InMemoryKms, WaitingKms
 from pyarrow.parquet import encryption as arrow
 from sampled import either
@@ -36,7 +36,6 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io import LocalStore
-from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 
 COLUMNS = {"kc1": ["ssn"], "kc2": ["name", "address.street"]}
 PLACES = ("ssn", "name", "address.street")
@@ -53,6 +52,15 @@ async def keys_back(
 
 def keys_in(encryption: Encryption) -> dict[str | None, bytes]:
     return {None: encryption.footer_key, **encryption.column_keys}
+
+
+async def left(path: Path, how: Any, rows: Any, **options: Any) -> None:
+    """Begin a file, and leave it behind a checkpoint."""
+    with pytest.raises(ZeroDivisionError):
+        async with rpq.create(path, encryption=how, **options) as writer:
+            await writer.write(rows)
+            await writer.checkpoint()
+            raise ZeroDivisionError
 
 
 class TestKeys:
@@ -120,12 +128,10 @@ class TestFiles:
         with pytest.raises(AlreadyExistsError, match="overwrite"):
             await rpq.create(path, encryption=tools.encryption("kf"))
         assert sorted(os.listdir(tmp_path)) == ["_KEY_MATERIAL_FOR_a.parquet.json", "a.parquet"]
-        async with rpq.open(path, keys=tools) as file:
-            assert (await file.read()).to_pylist() == [{"x": 1}]
+        assert (await rpq.read(path, keys=tools)).to_pylist() == [{"x": 1}]
         async with rpq.create(path, encryption=tools.encryption("kf", overwrite=True)) as writer:
             await writer.write({"x": [2]})
-        async with rpq.open(path, keys=tools) as file:
-            assert (await file.read()).to_pylist() == [{"x": 2}]
+        assert (await rpq.read(path, keys=tools)).to_pylist() == [{"x": 2}]
 
     @pytest.mark.parametrize("kms", [InMemoryKms, WaitingKms])
     async def test_local_files_are_written_in_one_call_and_by_callers_that_block(
@@ -166,17 +172,12 @@ class TestFiles:
             tools = KeyTools(kms, internal_key_material=internal)
             return tools.encryption("kf", {"kc1": ["ssn"], "kc2": ["address"]}, plaintext_footer=plaintext_footer)
 
-        with pytest.raises(ZeroDivisionError):
-            async with rpq.create(path, encryption=how(), row_group_rows=5) as writer:
-                await writer.write(rows[:10])
-                await writer.checkpoint()
-                raise ZeroDivisionError
+        await left(path, how(), rows[:10], row_group_rows=5)
         beside = [each.read_bytes() for each in tmp_path.glob("_KEY_MATERIAL*")]
         async with rpq.resume(path, encryption=how(), row_group_rows=5) as writer:
             await writer.write(rows[writer.num_rows_stored :])
         assert [each.read_bytes() for each in tmp_path.glob("_KEY_MATERIAL*")] == beside
-        async with rpq.open(path, keys=KeyTools(kms)) as file:
-            assert (await file.read()).to_pylist() == rows
+        assert (await rpq.read(path, keys=KeyTools(kms))).to_pylist() == rows
         assert read_by_arrow(path, internal).to_pylist() == rows
 
     @pytest.mark.parametrize("internal", [True, False])
@@ -198,17 +199,13 @@ class TestFiles:
     async def test_what_is_recovered_has_its_key_material_with_it(self, tmp_path: Path, internal: bool) -> None:
         path, kms = tmp_path / "a.parquet", InMemoryKms()
         how = KeyTools(kms, internal_key_material=internal).encryption("kf", {"kc1": ["ssn"]})
-        with pytest.raises(ZeroDivisionError):
-            async with rpq.create(path, encryption=how) as writer:
-                await writer.write({"ssn": [1, 2]})
-                await writer.checkpoint()
-                raise ZeroDivisionError
+        await left(path, how, {"ssn": [1, 2]})
         (tmp_path / "elsewhere").mkdir()
         saved = tmp_path / "elsewhere" / "saved.parquet"
         await rpq.recover(tmp_path / "a.parquet.partial", saved, keys=KeyTools(kms))
         assert os.listdir(saved.parent) == ["saved.parquet"]
-        async with rpq.open(saved, keys=KeyTools(kms), require_complete=False) as file:
-            assert (await file.read()).to_pylist() == [{"ssn": 1}, {"ssn": 2}]
+        found = await rpq.read(saved, keys=KeyTools(kms), require_complete=False)
+        assert found.to_pylist() == [{"ssn": 1}, {"ssn": 2}]
 
     @pytest.mark.parametrize(("columns", "rows"), [(None, [{"x": 1, "ssn": 2}]), ({"kc1": ["ssn"]}, [{"x": 1}])])
     async def test_rows_come_back_before_any_record_names_their_row_group(
@@ -218,20 +215,15 @@ class TestFiles:
         path, kms = tmp_path / "a.parquet", InMemoryKms()
         await rpq.write(path, {"x": [1], "ssn": [2]}, encryption=KeyTools(kms).encryption("kf", columns))
         data, saved = path.read_bytes(), tmp_path / "saved.parquet"
-        end = next(at for at, header in scan_headers(data, 0) if header.kind == RecordKind.ROW_GROUP)
-        path.write_bytes(data[:end])
+        path.write_bytes(data[: headers_of(data, RecordKind.ROW_GROUP)[0].offset])
         await rpq.recover(path, saved, keys=KeyTools(kms), on_damage="null")
-        async with rpq.open(saved, keys=KeyTools(kms), require_complete=False) as file:
-            assert (await file.read(columns=list(rows[0]))).to_pylist() == rows
+        found = await rpq.read(saved, columns=list(rows[0]), keys=KeyTools(kms), require_complete=False)
+        assert found.to_pylist() == rows
 
     async def test_a_refused_key_resumes_nothing(self, tmp_path: Path) -> None:
         path, kms = tmp_path / "a.parquet", InMemoryKms()
         how = KeyTools(kms, double_wrapping=False).encryption("kf", {"kc1": ["ssn"]})
-        with pytest.raises(ZeroDivisionError):
-            async with rpq.create(path, encryption=how) as writer:
-                await writer.write({"ssn": [1]})
-                await writer.checkpoint()
-                raise ZeroDivisionError
+        await left(path, how, {"ssn": [1]})
         before = (tmp_path / "a.parquet.partial").read_bytes()
         for refused, whose in (("kf", "the footer"), ("kc1", "the column ssn")):
             kms.refused = {refused}
@@ -245,8 +237,8 @@ class TestFiles:
         encryption = tools.encryption("kf", aad_prefix=b"new", store_aad_prefix=False)
         report = await rpq.convert(tmp_path / "old.trv", tmp_path / "new.parquet", encryption=encryption)
         assert (report.outcome, report.num_rows) == ("sound", 3)
-        async with rpq.open(tmp_path / "new.parquet", keys=tools, aad_prefix=b"new") as file:
-            assert (await file.read()).to_pylist() == [{"x": 1}, {"x": 2}, {"x": 3}]
+        found = await rpq.read(tmp_path / "new.parquet", keys=tools, aad_prefix=b"new")
+        assert found.to_pylist() == [{"x": 1}, {"x": 2}, {"x": 3}]
 
     @pytest.mark.parametrize("internal", [True, False])
     async def test_every_file_of_a_data_set_has_its_own_keys(self, tmp_path: Path, internal: bool) -> None:
@@ -456,10 +448,9 @@ class ArrowKms(arrow.KmsClient):
 
 class TestOtherWriters:
     async def test_material_of_java_is_read(self) -> None:
-        path = of_corpus("parquet-testing/data/external_key_material_java.parquet.encrypted")
+        path = sealed_of_corpus("external_key_material_java")
         kms = InMemoryKms()
-        async with rpq.open(path, keys=KeyTools(kms)) as file:
-            table = pa.table(await file.read())
+        table = pa.table(await rpq.read(path, keys=KeyTools(kms)))
         assert table.num_rows > 0 and table.num_columns > 1
         assert sorted(kms.asked) == [("unwrap", "kc1"), ("unwrap", "kc2"), ("unwrap", "kf")]
 
@@ -484,8 +475,7 @@ class TestOtherWriters:
         with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
             writer.write_table(table)
         kms = InMemoryKms()
-        async with rpq.open(path, keys=KeyTools(kms)) as file:
-            assert pa.table(await file.read()).equals(table)
+        assert pa.table(await rpq.read(path, keys=KeyTools(kms))).equals(table)
         assert {what for what, _ in kms.asked} == {"unwrap"}
         if columns:
             kms.refused = {"kc1"}
@@ -510,15 +500,13 @@ class TestOtherWriters:
         async with rpq.create(path, encryption=encryption) as writer:
             await writer.write(table)
         assert read_by_arrow(path, internal).equals(table)
-        async with rpq.open(path, keys=tools) as file:
-            assert pa.table(await file.read()).equals(table)
+        assert pa.table(await rpq.read(path, keys=tools)).equals(table)
         if not internal:
             beside = tmp_path / "_KEY_MATERIAL_FOR_a.parquet.json"
             old = beside.read_bytes()
             arrow.CryptoFactory(ArrowKms).rotate_master_keys(arrow.KmsConnectionConfig(), str(path))
             assert beside.read_bytes() != old
-            async with rpq.open(path, keys=KeyTools(ArrowKms())) as file:
-                assert pa.table(await file.read()).equals(table)
+            assert pa.table(await rpq.read(path, keys=KeyTools(ArrowKms()))).equals(table)
             assert await rotate_master_keys(path, tools) == (3 if columns else 1)
             assert read_by_arrow(path, internal).equals(table)
 

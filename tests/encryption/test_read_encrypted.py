@@ -15,15 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from corpus_of_others import of_corpus
+from encrypted_files import (
+    CORPUS_FOOTER_KEY,
+    CORPUS_KEYS,
+    flipped,
+    in_memory,
+    read_in_memory,
+    sealed_of_corpus,
+    view_of,
+)
 
 import resilient_pq as rpq
-from resilient_pq.encryption.decrypted_store import DecryptedStore, UnverifiedPagesWarning
-from resilient_pq.encryption.keys import DecryptionKeys
-from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.encryption.decrypted_store import UnverifiedPagesWarning
 
-FOOTER_KEY = b"0123456789012345"
-CORPUS_KEYS = {"footer": FOOTER_KEY, "kf": FOOTER_KEY, "kc1": b"1234567890123450", "kc2": b"1234567890123451"}
 CORPUS = {
     "encrypt_columns_and_footer": {},
     "encrypt_columns_and_footer_aad": {},
@@ -47,7 +51,7 @@ def table(num_rows: int = 3000, seed: int = 1) -> pa.Table:
     )
 
 
-def encrypted(data: pa.Table, *, key: bytes = FOOTER_KEY, **options: Any) -> bytes:
+def encrypted(data: pa.Table, *, key: bytes = CORPUS_FOOTER_KEY, **options: Any) -> bytes:
     """A file of pyarrow, all of it encrypted with one key."""
     names = ("aad_prefix", "store_aad_prefix", "encryption_algorithm", "plaintext_footer")
     about = {name: options.pop(name) for name in names if name in options}
@@ -60,13 +64,8 @@ def encrypted(data: pa.Table, *, key: bytes = FOOTER_KEY, **options: Any) -> byt
     return sink.getvalue()
 
 
-async def read(
-    data: bytes, *, keys: Any = FOOTER_KEY, reading: dict[str, Any] | None = None, **options: Any
-) -> pa.Table:
-    store = MemoryStore()
-    await store.put("file", data)
-    async with rpq.open((store, "file"), keys=keys, **options) as file:
-        return pa.table(await file.read(**(reading or {})))
+async def read(data: bytes, *, keys: Any = CORPUS_FOOTER_KEY, **options: Any) -> pa.Table:
+    return await read_in_memory(data, keys=keys, **options)
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +81,16 @@ def uniform(rows: pa.Table) -> bytes:
 @pytest.mark.parametrize("name", CORPUS)
 @pytest.mark.filterwarnings("ignore::resilient_pq.encryption.decrypted_store.UnverifiedPagesWarning")
 async def test_files_of_the_corpus_have_the_values_of_the_uniform_one(name: str) -> None:
-    oracle = of_corpus("parquet-testing/data/uniform_encryption.parquet.encrypted")
-    properties = pe.create_decryption_properties(footer_key=FOOTER_KEY)
+    oracle = sealed_of_corpus("uniform_encryption")
+    properties = pe.create_decryption_properties(footer_key=CORPUS_FOOTER_KEY)
     expected = pq.read_table(oracle, decryption_properties=properties)
-    async with rpq.open(
-        of_corpus(f"parquet-testing/data/{name}.parquet.encrypted"), keys=CORPUS_KEYS, **CORPUS[name]
-    ) as file:
+    async with rpq.open(sealed_of_corpus(name), keys=CORPUS_KEYS, **CORPUS[name]) as file:
         found = pa.table(await file.read([column for column in expected.column_names if column != "int96_field"]))
     assert found.to_pydict() == expected.select(found.column_names).to_pydict()
 
 
 async def test_an_encrypted_bloom_filter_is_used() -> None:
-    path = of_corpus("parquet-testing/data/encrypt_columns_and_footer_bloom_filter.parquet.encrypted")
+    path = sealed_of_corpus("encrypt_columns_and_footer_bloom_filter")
     async with rpq.open(path, keys=CORPUS_KEYS) as file:
         everything = pa.table(await file.read())
         column = next(name for name in everything.column_names if everything[name].type == pa.string())
@@ -150,30 +147,21 @@ async def test_filters_and_single_pages_give_what_they_give_in_the_clear(rows: p
 
 
 async def test_a_filter_reads_only_pages_that_it_needs(rows: pa.Table, uniform: bytes) -> None:
-    store = MemoryStore()
-    await store.put("file", uniform)
     options = rpq.ReadOptions(tail_bytes=8192, merge_gap=0)
-    async with rpq.open((store, "file"), keys=FOOTER_KEY, options=options) as file:
+    async with rpq.open(await in_memory(uniform), keys=CORPUS_FOOTER_KEY, options=options) as file:
         found = await file.read(["value"], filters=[("id", "==", 1500)])
         assert found.num_rows == 1
         assert file.counters.bytes < len(uniform) // 2
 
 
 async def test_any_range_of_the_view_is_that_part_of_all_of_it(uniform: bytes) -> None:
-    store = MemoryStore()
-    await store.put("file", uniform)
-
-    async def view() -> DecryptedStore:
-        keys = DecryptionKeys.of(FOOTER_KEY)
-        return await DecryptedStore.open(store, "file", keys, tail_bytes=4096)
-
-    info = await (await view()).head("file")
-    whole = bytes(await (await view()).read_range("file", 0, info.size, pin=info))
+    shared, other = [await view_of(uniform, CORPUS_FOOTER_KEY, 4096) for _ in range(2)]
+    info = await other.head("file")
+    whole = bytes(await other.read_range("file", 0, info.size, pin=info))
     generator = random.Random(5)
-    shared = await view()
     for turn in range(60):
         start, end = sorted(generator.sample(range(info.size + 1), 2))
-        one = shared if turn % 2 else await view()
+        one = shared if turn % 2 else await view_of(uniform, CORPUS_FOOTER_KEY, 4096)
         assert bytes(await one.read_range("file", start, end, pin=info)) == whole[start:end]
     assert pq.read_table(io.BytesIO(whole)).num_rows == 3000  # to any other reader it is a Parquet file, too
 
@@ -185,12 +173,12 @@ def test_files_of_duckdb(tmp_path: Path, rows: pa.Table) -> None:
     connection.execute("SET force_mbedtls_unsafe = 'true'")
     connection.execute("PRAGMA add_parquet_key('key', '0123456789012345')")
     connection.execute(f"COPY rows TO '{path}' (ENCRYPTION_CONFIG {{footer_key: 'key'}}, ROW_GROUP_SIZE 2048)")
-    with rpq.sync.open(path, keys={"footer": FOOTER_KEY}) as file:
+    with rpq.sync.open(path, keys={"footer": CORPUS_FOOTER_KEY}) as file:
         assert pa.table(file.read()).to_pydict() == rows.to_pydict()
 
 
 async def test_keys_may_come_in_any_way(rows: pa.Table) -> None:
-    path = of_corpus("parquet-testing/data/encrypt_columns_and_footer.parquet.encrypted")
+    path = sealed_of_corpus("encrypt_columns_and_footer")
     asked: list[bytes] = []
 
     def key_of(key_metadata: bytes) -> bytes:
@@ -201,7 +189,7 @@ async def test_keys_may_come_in_any_way(rows: pa.Table) -> None:
         await asyncio.sleep(0)
         return key_of(key_metadata)
 
-    by_column = {"footer": FOOTER_KEY, "double_field": b"1234567890123450", "float_field": b"1234567890123451"}
+    by_column = {"footer": CORPUS_FOOTER_KEY, "double_field": b"1234567890123450", "float_field": b"1234567890123451"}
     for keys in (key_of, later, by_column):
         async with rpq.open(path, keys=keys) as file:
             assert (await file.read(["double_field", "float_field"])).num_rows == 50
@@ -209,8 +197,8 @@ async def test_keys_may_come_in_any_way(rows: pa.Table) -> None:
 
 
 async def test_columns_without_a_key_are_missing_and_the_others_are_read() -> None:
-    path = of_corpus("parquet-testing/data/encrypt_columns_and_footer.parquet.encrypted")
-    async with rpq.open(path, keys={"footer": FOOTER_KEY, "kc1": b"1234567890123450"}) as file:
+    path = sealed_of_corpus("encrypt_columns_and_footer")
+    async with rpq.open(path, keys={"footer": CORPUS_FOOTER_KEY, "kc1": b"1234567890123450"}) as file:
         assert (await file.read(["double_field", "int32_field"])).num_rows == 50
         with pytest.raises(rpq.KeyMissingError, match="float_field") as caught:
             await file.read(["float_field"])
@@ -222,14 +210,11 @@ async def test_without_any_key_the_footer_says_so(uniform: bytes) -> None:
         await read(uniform, keys=None)
     assert "keys=" in str(caught.value.hint)
     with pytest.raises(rpq.KeyMissingError, match="footer"):
-        await read(uniform, keys={"other": FOOTER_KEY})
+        await read(uniform, keys={"other": CORPUS_FOOTER_KEY})
 
 
 async def test_a_plaintext_footer_opens_without_keys(rows: pa.Table) -> None:
-    data = encrypted(rows, plaintext_footer=True)
-    store = MemoryStore()
-    await store.put("file", data)
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open(await in_memory(encrypted(rows, plaintext_footer=True))) as file:
         assert file.num_rows == 3000
         with pytest.raises(rpq.KeyMissingError, match="id"):
             await file.read(["id"])
@@ -251,10 +236,9 @@ async def test_a_file_in_the_clear_is_no_encrypted_one(rows: pa.Table) -> None:
 
 
 async def test_a_changed_signature_is_found(rows: pa.Table) -> None:
-    data = bytearray(encrypted(rows, plaintext_footer=True))
-    data[-20] ^= 1
+    data = encrypted(rows, plaintext_footer=True)
     with pytest.raises((rpq.AuthenticationError, rpq.WrongKeyError)):
-        await read(bytes(data))
+        await read(flipped(data, len(data) - 20))
 
 
 async def _read_or_error(data: bytes) -> pa.Table | rpq.ResilientPQError:
@@ -273,9 +257,7 @@ def small() -> tuple[pa.Table, bytes]:
 async def _flips_are_found(rows: pa.Table, data: bytes, places: range | list[int]) -> None:
     same = 0
     for at in places:
-        damaged = bytearray(data)
-        damaged[at] ^= 1 << at % 8
-        found = await _read_or_error(bytes(damaged))
+        found = await _read_or_error(flipped(data, at, 1 << at % 8))
         if isinstance(found, pa.Table):
             assert found.equals(rows), at
             same += 1

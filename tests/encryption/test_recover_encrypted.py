@@ -12,19 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from encrypted_files import FOOTER_KEY, KEYS, MODES, rows_of, sealed_file
+from encrypted_files import FOOTER_KEY, KEYS, MODES, flipped, footer_start, headers_of, rows_of, sealed_file
 from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.sealed_footer import FileCryptoMetaData
 from resilient_pq.format.resilience_records import BytesBehind, RecordKind
-from resilient_pq.recovery.evidence.records.record_scan import scan_headers
-
-
-@pytest.fixture(scope="module", params=MODES)
-def sealed(request: pytest.FixtureRequest) -> bytes:
-    return sealed_file(rows_of(300), mode=request.param)
 
 
 async def read(path: Path, **options: object) -> pa.Table:
@@ -43,7 +37,7 @@ async def test_a_whole_file_is_sound_with_its_keys(sealed: bytes, tmp_path: Path
 @pytest.mark.parametrize("step", either([1009], [41], 1800))
 async def test_all_rows_up_to_a_cut_come_back(sealed: bytes, tmp_path: Path, step: int) -> None:
     path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
-    ends = [header.end for _, header in scan_headers(sealed, 0) if header.kind == RecordKind.ROW_GROUP]
+    ends = [header.end for header in headers_of(sealed, RecordKind.ROW_GROUP)]
     assert len(ends) == 3
     for size in range(700, len(sealed), step):
         path.write_bytes(sealed[:size])
@@ -63,24 +57,21 @@ async def test_all_rows_up_to_a_cut_come_back(sealed: bytes, tmp_path: Path, ste
 async def test_a_file_cut_in_its_final_record_lost_nothing(sealed: bytes, tmp_path: Path) -> None:
     """Its header is whole, and counts no rows in the clear: the row group before it does."""
     path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
-    final = max(at for at, header in scan_headers(sealed, 0) if header.kind == RecordKind.FINAL)
+    final = headers_of(sealed, RecordKind.FINAL)[-1].offset
     path.write_bytes(sealed[: final + 200])
     report = await rpq.recover(path, saved, keys=KEYS)
     assert report.kept is not None
     assert (report.num_rows, report.kept.lost, report.kept.rows_lost) == (300, (), 0)
     assert (await read(saved)).equals(rows_of(300))
     # Without the record of the row group before it nobody knows how many rows there were.
-    at, header = [each for each in scan_headers(sealed, 0) if each[1].kind == RecordKind.ROW_GROUP][-1]
+    header = headers_of(sealed, RecordKind.ROW_GROUP)[-1]
+    at = header.offset
     path.write_bytes(sealed[:at] + bytes(header.end - at) + sealed[header.end : final + 200])
     saved.unlink()
     report = await rpq.recover(path, saved, keys=KEYS)
     assert report.kept is not None
     assert report.kept.rows_lost != 0 or report.num_rows == 300
     assert not any("counts other rows" in region.reason for region in report.kept.lost)
-
-
-def flipped(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :]
 
 
 @pytest.mark.parametrize("step", either([2003], [61], 1800))
@@ -118,10 +109,9 @@ async def test_reading_a_changed_byte_is_an_error_or_changes_nothing(sealed: byt
 def chunks_of(data: bytes) -> list[tuple[int, int, int]]:
     """For each column chunk of a file where its record begins, where its pages begin, and where they end."""
     found = []
-    for at, header in scan_headers(data, 0):
-        if header.kind == RecordKind.CHUNK:
-            size = BytesBehind.unpack(data[header.payload_offset : header.end]).size
-            found.append((at, header.end, header.end + size))
+    for header in headers_of(data, RecordKind.CHUNK):
+        size = BytesBehind.unpack(data[header.payload_offset : header.end]).size
+        found.append((header.offset, header.end, header.end + size))
     return found
 
 
@@ -163,7 +153,7 @@ async def test_pages_that_were_exchanged_are_put_back_by_their_tags(tmp_path: Pa
 async def test_the_footer_key_alone_keeps_row_groups_behind_the_newest_checkpoint(tmp_path: Path, mode: str) -> None:
     data = sealed_file(rows_of(500), mode=mode)
     path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
-    ends = [header.end for _, header in scan_headers(data, 0) if header.kind == RecordKind.ROW_GROUP]
+    ends = [header.end for header in headers_of(data, RecordKind.ROW_GROUP)]
     for count, end in list(enumerate(ends, start=1))[2:]:
         path.write_bytes(data[: end + 50])
         report = await rpq.recover(path, saved, keys=FOOTER_KEY, overwrite=True)
@@ -236,8 +226,7 @@ async def test_a_damaged_index_is_damage_and_keeps_nobody_from_the_rows(heal_by:
     properties = pe.create_encryption_properties(footer_key=FOOTER_KEY)
     pq.write_table(rows_of(300), sink, write_page_index=True, encryption_properties=properties)
     data, path = sink.getvalue(), tmp_path / "day.parquet"
-    footer_start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    path.write_bytes(flipped(data, footer_start - 10))
+    path.write_bytes(flipped(data, footer_start(data) - 10))
     assert (await read(path)).equals(rows_of(300))
     to = [tmp_path / "saved.parquet"] if heal_by is rpq.recover else []
     report = await heal_by(path, *to, keys=FOOTER_KEY)
@@ -275,8 +264,7 @@ async def test_what_was_recovered_has_no_plaintext_and_another_identity(tmp_path
 
 
 def crypto_metadata(data: bytes) -> FileCryptoMetaData:
-    length = int.from_bytes(data[-8:-4], "little")
-    return compact_protocol.decode(FileCryptoMetaData, data[-8 - length :])[0]
+    return compact_protocol.decode(FileCryptoMetaData, data[footer_start(data) :])[0]
 
 
 async def test_records_show_that_a_key_is_right_which_a_damaged_footer_does_not_prove(
@@ -284,7 +272,7 @@ async def test_records_show_that_a_key_is_right_which_a_damaged_footer_does_not_
 ) -> None:
     """Noise over the end of the final record and the beginning of the footer."""
     path, saved = tmp_path / "day.parquet", tmp_path / "saved.parquet"
-    final = max(header.offset for _, header in scan_headers(sealed, 0))
+    final = headers_of(sealed, RecordKind.FINAL)[-1].offset
     path.write_bytes(sealed[: final + 60] + bytes(range(7, 87)) + sealed[final + 140 :])
     assert (await rpq.recover(path, saved, keys=KEYS)).num_rows == 300
     assert (await read(saved)).equals(rows_of(300))
@@ -294,6 +282,6 @@ async def test_records_show_that_a_key_is_right_which_a_damaged_footer_does_not_
 
 async def test_a_damaged_index_hinders_only_who_needs_it(sealed: bytes, tmp_path: Path) -> None:
     path = tmp_path / "day.parquet"
-    span = next(header for _, header in scan_headers(sealed, 0) if header.kind == RecordKind.SPAN)
+    span = headers_of(sealed, RecordKind.SPAN)[0]
     path.write_bytes(flipped(sealed, span.end + 30))
     assert (await read(path)).equals(rows_of(300))

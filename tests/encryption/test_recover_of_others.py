@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from corpus_of_others import of_corpus
+from encrypted_files import CORPUS_KEYS, flipped, sealed_of_corpus
 from sampled import either
 
 import resilient_pq as rpq
 
-FOOTER_KEY = b"0123456789012345"
-KEYS = {"footer": FOOTER_KEY, "kf": FOOTER_KEY, "kc1": b"1234567890123450", "kc2": b"1234567890123451"}
 CORPUS = ("encrypt_columns_and_footer", "encrypt_columns_and_footer_ctr", "encrypt_columns_plaintext_footer")
 UNIFORM = "uniform_encryption"
 
@@ -22,12 +20,8 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def stored(name: str) -> bytes:
-    return of_corpus(f"parquet-testing/data/{name}.parquet.encrypted").read_bytes()
-
-
 async def read(path: Path, **options: object) -> pa.Table:
-    async with rpq.open(path, keys=KEYS, require_complete=False, **options) as file:
+    async with rpq.open(path, keys=CORPUS_KEYS, require_complete=False, **options) as file:
         plain = [] if path.name == "uniform.parquet" else ["double_field", "float_field"]
         return pa.table(await file.read(plain or [name for name in file.schema.names if name != "int96_field"]))
 
@@ -35,15 +29,15 @@ async def read(path: Path, **options: object) -> pa.Table:
 @pytest.mark.parametrize("name", [*CORPUS, UNIFORM])
 async def test_without_keys_nothing_of_them_is_called_whole(tmp_path: Path, name: str) -> None:
     path = tmp_path / "day.parquet"
-    path.write_bytes(stored(name))
+    path.write_bytes(sealed_of_corpus(name).read_bytes())
     report = await rpq.check(path)
     assert (report.outcome, report.exit_code) == ("unchecked", 1)
     assert report.notes and "no key was given" in report.notes[0]
     with pytest.raises(rpq.KeyMissingError, match="nothing can be checked without keys"):
         await rpq.recover(path, tmp_path / "saved.parquet")
-    path.write_bytes(stored(name)[:-10])
+    path.write_bytes(sealed_of_corpus(name).read_bytes()[:-10])
     assert (await rpq.check(path)).outcome in ("nothing", "damaged")
-    for keys in (None, KEYS):
+    for keys in (None, CORPUS_KEYS):
         with pytest.raises(rpq.NothingToRecoverError):
             await rpq.recover(path, tmp_path / "saved.parquet", keys=keys)
 
@@ -51,8 +45,8 @@ async def test_without_keys_nothing_of_them_is_called_whole(tmp_path: Path, name
 @pytest.mark.parametrize("name", [*CORPUS, UNIFORM])
 async def test_with_keys_they_are_checked(tmp_path: Path, name: str) -> None:
     path = tmp_path / "day.parquet"
-    path.write_bytes(stored(name))
-    report = await rpq.check(path, keys=KEYS)
+    path.write_bytes(sealed_of_corpus(name).read_bytes())
+    report = await rpq.check(path, keys=CORPUS_KEYS)
     assert (report.outcome, report.findings) == ("sound", ())
     assert report.num_rows == (await read(path)).num_rows
 
@@ -62,11 +56,11 @@ async def test_with_keys_they_are_checked(tmp_path: Path, name: str) -> None:
 async def test_a_changed_byte_is_never_a_wrong_value_and_never_a_wrong_key(
     tmp_path: Path, name: str, step: int
 ) -> None:
-    data, path = stored(name), tmp_path / f"{name.partition('_')[0]}.parquet"
+    data, path = sealed_of_corpus(name).read_bytes(), tmp_path / f"{name.partition('_')[0]}.parquet"
     path.write_bytes(data)
     expected = await read(path)
     for at in range(0, len(data), step):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 0x01]) + data[at + 1 :])
+        path.write_bytes(flipped(data, at, 1))
         try:
             found = await read(path)
         except rpq.WrongKeyError:
@@ -79,7 +73,7 @@ async def test_a_changed_byte_is_never_a_wrong_value_and_never_a_wrong_key(
 async def test_another_key_is_a_wrong_key(tmp_path: Path) -> None:
     path = tmp_path / "day.parquet"
     for name in (UNIFORM, *CORPUS):
-        path.write_bytes(stored(name))
+        path.write_bytes(sealed_of_corpus(name).read_bytes())
         with pytest.raises(rpq.WrongKeyError):
             async with rpq.open(path, keys=b"another key 16 b"):
                 pass

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from encrypted_modules import EncryptedFile, Module, records
+from encrypted_modules import EncryptedFile, check_nonces, records
+from sampled import either
 
 import resilient_pq as rpq
 
@@ -64,11 +65,7 @@ async def test_a_file_is_gone_on_with(
     after = EncryptedFile(path.read_bytes(), FOOTER, {"city": CITY})
     assert {each.number for each in records(path.read_bytes())} == {*range(len(records(path.read_bytes())))}
     # What was sealed in the two runs, that of the same bytes counted once.
-    sealed: dict[bytes, Module] = {}
-    for module in [*before.modules, *after.modules]:
-        known = sealed.setdefault(module.nonce, module)
-        assert (known.type, known.content) == (module.type, module.content)
-    assert len(sealed) > len({id(module) for module in after.modules})
+    assert check_nonces([*before.modules, *after.modules]) > len(after.modules)
 
 
 async def check_cut(path: Path, data: bytes, size: int, table: pa.Table, given: rpq.Encryption, reader: Any) -> int:
@@ -92,16 +89,11 @@ async def check_cuts(path: Path, table: pa.Table, reader: Any, parity: str | Non
         assert stored == 100 * sum(end <= size for end in ends)
 
 
-async def test_wherever_it_was_cut(tmp_path: Path, many_shapes: pa.Table, pyarrow_reader: Any) -> None:
-    await check_cuts(tmp_path / "a.parquet", many_shapes, pyarrow_reader, None, 2)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("parity", [None, "5%"])
-async def test_wherever_it_was_cut_of_many(
-    parity: str | None, tmp_path: Path, many_shapes: pa.Table, pyarrow_reader: Any
+@pytest.mark.parametrize(("parity", "count"), either([(None, 2)], [(None, 100), ("5%", 100)]))
+async def test_wherever_it_was_cut(
+    parity: str | None, count: int, tmp_path: Path, many_shapes: pa.Table, pyarrow_reader: Any
 ) -> None:
-    await check_cuts(tmp_path / "a.parquet", many_shapes, pyarrow_reader, parity, 100)
+    await check_cuts(tmp_path / "a.parquet", many_shapes, pyarrow_reader, parity, count)
 
 
 async def test_damage_before_what_was_stored_is_an_error(

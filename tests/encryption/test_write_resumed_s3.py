@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from encrypted_modules import EncryptedFile, Module, records
+from encrypted_modules import EncryptedFile, Module, check_nonces, records
 from in_memory_kms import InMemoryKms
 
 import resilient_pq as rpq
@@ -58,17 +58,24 @@ async def run(moto: Any, table: pa.Table, changes: int, **options: Any) -> tuple
     return found, promised
 
 
-def check_nonces(proxy: Any) -> None:
+async def interrupted(moto: Any, table: pa.Table, **options: Any) -> int:
+    """Leave a file behind a few requests; gives the rows that were promised."""
+    promised = (await run(moto, table, 8, **options))[1]
+    assert promised >= 20
+    moto[1].refuse_after(NEVER)
+    return promised
+
+
+def check_sent(proxy: Any) -> None:
     """No nonce was ever sent with two contents, in whichever version of the only part."""
-    sealed: dict[bytes, Module] = {}
+    modules: list[Module] = []
     puts = [each for each in proxy.requests if each.method == "PUT" and each.target.endswith("partNumber=1")]
     sent = [each.body for each in puts if each.size]
     assert len({*sent}) > 3 and all(sent)
     for body in {*sent}:
         end = max(each.end for each in records(body) if each.kind in ("anchor", "checkpoint", "final"))
-        for module in EncryptedFile(body[:end], FOOTER, {"city": CITY, "place.x": CITY, "place.y": CITY}).modules:
-            known = sealed.setdefault(module.nonce, module)
-            assert (known.type, known.content) == (module.type, module.content)
+        modules += EncryptedFile(body[:end], FOOTER, {"city": CITY, "place.x": CITY, "place.y": CITY}).modules
+    check_nonces(modules)
 
 
 async def check_crashes(
@@ -91,7 +98,7 @@ async def check_crashes(
         assert not s3.client.list_parts(**named).get("Parts")
         s3.client.abort_multipart_upload(**named)
     if "options" not in options:
-        check_nonces(proxy)
+        check_sent(proxy)
     s3.client.delete_object(Bucket=s3.bucket, Key=NAME)
     return crashed
 
@@ -131,8 +138,7 @@ async def test_a_file_of_several_parts(moto: Any, pyarrow_reader: Any, tmp_path:
 
 async def test_other_keys_and_none_lose_nothing(moto: Any, table: pa.Table, pyarrow_reader: Any) -> None:
     s3, given = moto[0], encryption(pyarrow_reader)
-    assert (await run(moto, table, 8, encryption=given))[1] >= 20
-    moto[1].refuse_after(NEVER)
+    await interrupted(moto, table, encryption=given)
     place = {"url": s3.url(NAME), "storage_options": s3.storage_options}
     refused: list[tuple[rpq.Encryption | None, type[Exception]]] = [
         (rpq.Encryption(CITY), rpq.WrongKeyError),
@@ -150,8 +156,7 @@ async def test_other_keys_and_none_lose_nothing(moto: Any, table: pa.Table, pyar
 
 async def test_a_record_that_is_damaged_is_an_error(moto: Any, table: pa.Table, pyarrow_reader: Any) -> None:
     s3, given = moto[0], encryption(pyarrow_reader)
-    assert (await run(moto, table, 8, encryption=given))[1] >= 20
-    moto[1].refuse_after(NEVER)
+    await interrupted(moto, table, encryption=given)
     with pytest.raises(rpq.WrongKeyError):
         await rpq.resume(s3.url(NAME), storage_options=s3.storage_options, encryption=rpq.Encryption(CITY))
     data = bytearray(s3.read(NAME))
@@ -165,7 +170,7 @@ async def test_a_record_that_is_damaged_is_an_error(moto: Any, table: pa.Table, 
 async def test_a_file_in_the_clear_is_not_gone_on_with_encrypted(
     moto: Any, table: pa.Table, pyarrow_reader: Any
 ) -> None:
-    assert (await run(moto, table, 8))[1] >= 20
+    await interrupted(moto, table)
     with pytest.raises(rpq.OptionError, match="in the clear"):
         await run(moto, table, NEVER, encryption=encryption(pyarrow_reader))
     assert (await run(moto, table, NEVER))[0] >= 20
@@ -213,10 +218,8 @@ async def test_an_upload_is_completed_without_keys(
     moto: Any, table: pa.Table, pyarrow_reader: Any, tmp_path: Path
 ) -> None:
     """What was left open is an object up to its newest checkpoint, whose bytes nobody has to read for that."""
-    s3, proxy = moto
-    _, promised = await run(moto, table, 8, encryption=encryption(pyarrow_reader))
-    assert promised
-    proxy.refuse_after(NEVER)
+    s3 = moto[0]
+    promised = await interrupted(moto, table, encryption=encryption(pyarrow_reader))
     url = f"s3://{s3.bucket}/{NAME}"
     await rpq.complete_upload(url, storage_options=s3.storage_options)
     assert s3.upload_ids() == []

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pseudo_terminal import said_in_terminal
 
 from resilient_pq import sync as rpq
 
@@ -39,32 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def in_terminal(folder: Path, columns: int, *commands: list[str], **environment: str) -> str:
     """What commands print, one after the other, where stdout and stderr are a terminal."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
-    said = b""
     script = f"import sys\nfrom resilient_pq.cli.main import run\nfor each in {commands!r}: print(f'rc={{run(each)}}', flush=True)"
-    environment = {**kept, "TERM": "xterm-256color", **environment}
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        env=environment,
-    ) as process:
-        os.close(theirs)
-        while True:
-            try:
-                more = os.read(ours, 65536)
-            except OSError:  # Linux says so when the other side is closed
-                break
-            if not more:
-                break
-            said += more
-        process.wait(timeout=120)
-    os.close(ours)
-    return said.decode().replace("\r\n", "\n")
+    said = said_in_terminal([sys.executable, "-c", script], columns=columns, folder=folder, **environment)
+    return said.replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("columns", [80, 120])

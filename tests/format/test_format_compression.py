@@ -232,6 +232,22 @@ def test_zstd_frames_of_every_library_are_read_by_the_others(zstd_library: str) 
             assert bytes(decompress(Codec.ZSTD, memoryview(frame * 2), 2 * len(content))) == content * 2
 
 
+@pytest.mark.parametrize("level", [1, 3])
+@pytest.mark.parametrize("size", [zstd_bindings._LARGE - 1, zstd_bindings._LARGE, (1 << 20) + 77])
+def test_large_pages_as_zstd_frames(zstd_library: str, size: int, level: int) -> None:
+    """Also those that do not shrink at all; each says how much it holds, and others may be put before its blocks."""
+    rng = np.random.default_rng(size)
+    for content in (rng.bytes(size), bytes(size), (rng.bytes(997) * (size // 900))[:size]):
+        packed = codecs.compress(Codec.ZSTD, np.frombuffer(content, np.uint8), level)
+        assert pa.Codec("zstd").decompress(packed, size).to_pybytes() == content
+        assert memoryview(packed).nbytes <= size + 100
+        parts = codecs.compress_parts(Codec.ZSTD, [b"front", content], level, packed)
+        assert len(parts) == 2, "the front is put before what is compressed already"
+        whole = b"".join(map(bytes, parts))
+        assert bytes(cramjam.zstd.decompress(whole)) == b"front" + content
+        assert bytes(decompress(Codec.ZSTD, memoryview(whole), size + 5)) == b"front" + content
+
+
 def test_what_is_no_frame_is_refused_by_every_library(zstd_library: str) -> None:
     content = CONTENTS["text"]
     packed = _compressed(Codec.ZSTD, content)

@@ -15,6 +15,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
+from varints import varint
 
 from resilient_pq.errors import ThriftError
 from resilient_pq.format import annotations, compact_protocol
@@ -338,24 +339,16 @@ def test_every_required_field_of_every_root_is_missed() -> None:
 # --- hostile bytes ------------------------------------------------------------------------------------------
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
 HOSTILE = {
     "empty": b"",
     "no stop": bytes([0x16, 0x02]),
-    "a string that ends beyond the buffer": bytes([0x18]) + _varint(100) + b"short",
-    "a string of 4 GiB": bytes([0x18]) + _varint(2**32 - 1),
-    "a string of 16 EiB": bytes([0x18]) + _varint(2**64 - 1),
-    "a string of negative length": bytes([0x18]) + _varint(2**32 - 5) + b"abcdefgh\0",
-    "a list of 2 Gi structs": bytes([0x59, 0xFC]) + _varint(2**31 - 1),
-    "a list of 4 Gi bools": bytes([0x59, 0xF1]) + _varint(2**32 - 1),
-    "a map of 2 Gi entries": bytes([0x5B]) + _varint(2**31 - 1) + b"\x88",
+    "a string that ends beyond the buffer": bytes([0x18]) + varint(100) + b"short",
+    "a string of 4 GiB": bytes([0x18]) + varint(2**32 - 1),
+    "a string of 16 EiB": bytes([0x18]) + varint(2**64 - 1),
+    "a string of negative length": bytes([0x18]) + varint(2**32 - 5) + b"abcdefgh\0",
+    "a list of 2 Gi structs": bytes([0x59, 0xFC]) + varint(2**31 - 1),
+    "a list of 4 Gi bools": bytes([0x59, 0xF1]) + varint(2**32 - 1),
+    "a map of 2 Gi entries": bytes([0x5B]) + varint(2**31 - 1) + b"\x88",
     "a varint without an end": bytes([0x16]) + b"\xff" * 40,
     "a varint of too many bytes": bytes([0x16]) + b"\x80" * 11 + b"\x01\0",
     "an unknown wire type": bytes([0x1F, 0, 0, 0]),
@@ -423,12 +416,12 @@ def test_integers_have_the_range_of_their_type(decode: Any, cls: Any, kind: int,
     head = {pq.RowGroup: b"\x19\x0c\x64"}.get(cls, bytes([0x10 | kind]))
     for value in (-(1 << bits - 1), (1 << bits - 1) - 1):
         zigzag = value << 1 if value >= 0 else (-value << 1) - 1
-        written = _varint(zigzag) if kind != 3 else value.to_bytes(1, "little", signed=True)
+        written = varint(zigzag) if kind != 3 else value.to_bytes(1, "little", signed=True)
         read = decode(cls, head + written + b"\0")[0]
         assert value in [getattr(read, name) for name in cls.__slots__]
     if kind != 3:
         with pytest.raises(ThriftError, match="beyond the range" if bits < 64 else "64 bits"):
-            decode(cls, head + _varint(1 << bits) + b"\0")
+            decode(cls, head + varint(1 << bits) + b"\0")
 
 
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.thorough)])

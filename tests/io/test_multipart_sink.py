@@ -20,11 +20,14 @@ from resilient_pq.errors import (
     WriterClosedError,
     WriterFencedError,
 )
-from resilient_pq.io import Buffer, ObjectInfo, Part, SinkOptions, StoredState
+from resilient_pq.io import Buffer, ObjectInfo, ObjectTail, Part, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
+from resilient_pq.io.upload.epoch import LeaseTerms
+from resilient_pq.io.upload.lease import Lease, find_epoch, taken_over
 from resilient_pq.io.upload.multipart import MultipartSink
 from resilient_pq.io.upload.part_layout import MAX_PARTS, max_object_size, part_size
+from resilient_pq.io.upload.upload_start import begin_upload
 from resilient_pq.units import GiB, MiB
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
@@ -360,6 +363,97 @@ async def test_one_put_that_is_refused_is_no_upload_that_somebody_ended(error: S
         await sink.complete()
     assert caught.value is error
     await sink.abort()
+
+
+class WantedLease(Lease):
+    """The lease of a new file, which somebody else holds, or which takes for ever to take."""
+
+    def __init__(self, store: MemoryStore, *, refused: bool) -> None:
+        super().__init__(store, "a", LeaseTerms(None))
+        self.refused = refused
+
+    async def take(self) -> None:
+        for _ in range(5 if self.refused else 1_000_000):
+            await asyncio.sleep(0)
+        assert await self._store.list_uploads("")
+        raise WriterFencedError("somebody else has taken the file over")
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "cancelled"])
+async def test_an_upload_that_is_begun_while_its_lease_is_taken_goes_where_it_is_not(refused: bool) -> None:
+    store = MemoryStore()
+    beginning = asyncio.create_task(begin_upload(store, "a", WantedLease(store, refused=refused)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert await store.list_uploads("")
+    if not refused:
+        beginning.cancel()
+    with pytest.raises(WriterFencedError if refused else asyncio.CancelledError):
+        await beginning
+    assert await store.list_uploads("") == []
+
+
+@pytest.mark.parametrize("committed", [False, True])
+async def test_the_first_part_waits_for_the_others_only_where_something_was_committed(committed: bool) -> None:
+    class Waiting(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = asyncio.Event()
+            self.begun: list[int] = []
+
+        async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
+            self.begun.append(number)
+            await self.gate.wait()
+            return await super().put_part(key, upload_id, number, data)
+
+    store = Waiting()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(5))
+    if committed:
+        store.gate.set()
+        await sink.commit()
+        store.gate.clear()
+    store.begun.clear()
+    await sink.write(payload(2 * MiB))
+    completing = asyncio.create_task(sink.complete())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert sorted(store.begun) == ([2, 3] if committed else [1, 2, 3])
+    store.gate.set()
+    assert (await completing).size == 2 * MiB + 5
+    assert await read(store, "a") == payload(5) + payload(2 * MiB)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_at_the_end_the_lease_is_looked_at_while_parts_are_listed(lost: bool) -> None:
+    class Listing(MemoryStore):
+        looked_at = False
+
+        async def list_parts(self, key: str, upload_id: str) -> list[Part]:
+            while not self.looked_at:  # noqa: ASYNC110 (that is the test: it would never end)
+                await asyncio.sleep(0)
+            return await super().list_parts(key, upload_id)
+
+        async def read_tail(self, key: str, size: int) -> ObjectTail:
+            self.looked_at = True
+            return await super().read_tail(key, size)
+
+    store = Listing()
+    sink = MultipartSink(store, "a", replace(SMALL, lease=LeaseTerms("00" * 16)))
+    await sink.write(payload(2 * MiB + 5))
+    if not lost:
+        assert (await sink.complete()).size == 2 * MiB + 5
+        return
+    while sink.upload_id is None:  # noqa: ASYNC110 (nothing says when)
+        await asyncio.sleep(0)
+    found = await find_epoch(store, "a")
+    assert found is not None
+    await taken_over(store, "a", found)
+    with pytest.raises(WriterFencedError):
+        await sink.complete()
+    assert sink.num_bytes_stored == 0
+    with pytest.raises(NotFoundError):
+        await store.head("a")
 
 
 async def test_an_upload_that_cannot_begin() -> None:

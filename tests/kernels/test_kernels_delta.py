@@ -11,19 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from varints import varint
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
 
 types = pytest.mark.parametrize("dtype", [np.int32, np.int64])
-
-
-def varint(value: int) -> bytes:
-    out = []
-    while value >= 128:
-        out.append(value % 128 + 128)
-        value //= 128
-    return bytes([*out, value])
 
 
 def zigzag(value: int) -> bytes:

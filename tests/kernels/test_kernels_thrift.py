@@ -12,6 +12,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
+from varints import varint
 
 from resilient_pq.errors import ThriftError
 from resilient_pq.format.kernels import reference
@@ -30,14 +31,6 @@ class Nothing:
 def end_of(kernels: ModuleType, buffer: bytes, start: int, max_depth: int) -> int:
     _, end = kernels.StructReader(Nothing, []).decode(buffer, start, max_depth)
     return int(end)
-
-
-def varint(value: int) -> bytes:
-    out = []
-    while value >= 128:
-        out.append(value % 128 + 128)
-        value //= 128
-    return bytes([*out, value])
 
 
 def element(kind: int, content: Any) -> bytes:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.byte_ranges import ByteRange
@@ -85,13 +86,9 @@ async def bursts_come_back(file: InlineFile, step: int) -> None:
         assert await file.repaired(bytes(damaged)) == file.data
 
 
-async def test_the_longest_burst_comes_back_wherever_it_begins(small: InlineFile) -> None:
-    await bursts_come_back(small, 271)
-
-
-@pytest.mark.thorough
-async def test_the_longest_burst_comes_back_from_every_offset(small: InlineFile) -> None:
-    await bursts_come_back(small, 1)
+@pytest.mark.parametrize("step", either([271], [1]))
+async def test_the_longest_burst_comes_back_wherever_it_begins(small: InlineFile, step: int) -> None:
+    await bursts_come_back(small, step)
 
 
 async def test_a_missing_part_and_a_missing_end_come_back(several: InlineFile) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,15 @@ def records(data: bytes) -> list[Record]:
         found.append(Record(KINDS[kind], at, rows, row_groups, number, payload))
         at = data.find(MAGIC, at + HEADER.size)
     return found
+
+
+def check_nonces(modules: Iterable[Module]) -> int:
+    """No nonce has two contents; gives the number of nonces."""
+    sealed: dict[bytes, Module] = {}
+    for module in modules:
+        known = sealed.setdefault(module.nonce, module)
+        assert (known.type, known.content) == (module.type, module.content)
+    return len(sealed)
 
 
 class EncryptedFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -104,12 +103,6 @@ def written(path: Path, table: pa.Table, settings: dict[str, Any]) -> bytes:
         writer.flush()
         writer.write({name: table[name] for name in table.column_names})  # each in arrays of its own
     return path.read_bytes()
-
-
-def digests(count: int, path: Path) -> list[str]:
-    """What is written of drawn tables: another version of the package is asked for the same."""
-    rng = np.random.default_rng(11)
-    return [hashlib.sha256(written(path, table(rng), settings(rng))).hexdigest() for _ in range(count)]
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(4000, marks=pytest.mark.thorough)])

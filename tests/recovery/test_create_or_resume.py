@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parts_in_memory import InParts, PartStore
 
 import resilient_pq as rpq
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, Buffer, MultipartSink, ObjectInfo, ObjectSink, SinkOptions, find_epoch
-from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.io import Buffer, ObjectInfo, find_epoch
 from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
@@ -23,30 +23,17 @@ SMALL = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)
 EPOCH = "days/_f.rpq-epoch"
 
 
-class Parts(MemoryStore):
-    """Memory that takes files in parts."""
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
-
-
-class Faulty(FaultyStore):
+class Faulty(InParts, FaultyStore):
     """Makes sinks whose requests follow the script."""
 
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
-
-class Recording(RecordingStore):
+class Recording(InParts, RecordingStore):
     """Makes sinks whose requests are recorded."""
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
 
 @pytest.fixture
-def store() -> Parts:
-    return Parts()
+def store() -> PartStore:
+    return PartStore()
 
 
 def rows(start: int, end: int) -> dict[str, list[int]]:
@@ -86,14 +73,14 @@ async def uploads(store: Any) -> list[str]:
 # --- a file smaller than a part
 
 
-async def test_a_small_file_is_resumed_as_often_as_it_takes(store: Parts) -> None:
+async def test_a_small_file_is_resumed_as_often_as_it_takes(store: PartStore) -> None:
     assert [await crash(store, 10) for _ in range(5)] == [0, 10, 20, 30, 40]
     assert await finish(store, 60) == 50
     assert await ids(store) == list(range(60))
     assert await store.list_names("") == ["days/f"] and not await uploads(store)
 
 
-async def test_without_an_epoch_object_a_small_file_needs_a_word_the_second_time(store: Parts) -> None:
+async def test_without_an_epoch_object_a_small_file_needs_a_word_the_second_time(store: PartStore) -> None:
     """What `fencing="none"` loses."""
     for _ in range(2):
         await crash(store, 10, fencing="none")
@@ -101,7 +88,7 @@ async def test_without_an_epoch_object_a_small_file_needs_a_word_the_second_time
         await begin(store, fencing="none")
 
 
-async def test_what_an_epoch_object_says(store: Parts) -> None:
+async def test_what_an_epoch_object_says(store: PartStore) -> None:
     writer = await begin(store)
     await writer.write(rows(0, 10))
     await writer.checkpoint()
@@ -113,7 +100,7 @@ async def test_what_an_epoch_object_says(store: Parts) -> None:
     assert not await store.exists(EPOCH)
 
 
-async def test_a_resumer_that_died_before_its_first_checkpoint(store: Parts) -> None:
+async def test_a_resumer_that_died_before_its_first_checkpoint(store: PartStore) -> None:
     await crash(store, 10)
     for _ in range(3):
         await begin(store)
@@ -122,7 +109,7 @@ async def test_a_resumer_that_died_before_its_first_checkpoint(store: Parts) -> 
     assert await ids(store) == list(range(20)) and not await uploads(store)
 
 
-async def test_aborted_nothing_is_left(store: Parts) -> None:
+async def test_aborted_nothing_is_left(store: PartStore) -> None:
     writer = await begin(store)
     await writer.write(rows(0, 10))
     await writer.checkpoint()
@@ -130,7 +117,7 @@ async def test_aborted_nothing_is_left(store: Parts) -> None:
     assert await store.list_names("") == [] and not await uploads(store)
 
 
-async def test_one_who_was_taken_over_aborts_nothing(store: Parts) -> None:
+async def test_one_who_was_taken_over_aborts_nothing(store: PartStore) -> None:
     """What it was told to be stored is in the upload of the one who took over, or was until then in its own."""
     first = await begin(store, on_error="abort")
     await first.write(rows(0, 10))
@@ -142,7 +129,7 @@ async def test_one_who_was_taken_over_aborts_nothing(store: Parts) -> None:
     assert await finish(store, 20) == 10
 
 
-async def test_a_resumed_file_with_a_schema_and_metadata_keeps_its_own(store: Parts) -> None:
+async def test_a_resumed_file_with_a_schema_and_metadata_keeps_its_own(store: PartStore) -> None:
     await crash(store, 10, metadata={"from": "first"})
     await finish(store, 20, schema=rpq.Schema.parse("message m { required binary other (STRING); }"),
                  metadata={"from": "second"})  # fmt: skip
@@ -154,7 +141,7 @@ async def test_a_resumed_file_with_a_schema_and_metadata_keeps_its_own(store: Pa
 
 
 @pytest.mark.parametrize("what", ["complete", "foreign"])
-async def test_an_older_object_is_replaced_only_when_asked(store: Parts, what: str) -> None:
+async def test_an_older_object_is_replaced_only_when_asked(store: PartStore, what: str) -> None:
     if what == "complete":
         assert await finish(store, 5) == 0
     else:
@@ -171,7 +158,7 @@ async def test_an_older_object_is_replaced_only_when_asked(store: Parts, what: s
     assert await ids(store) == list(range(10))
 
 
-async def test_an_older_object_and_a_crash(store: Parts) -> None:
+async def test_an_older_object_and_a_crash(store: PartStore) -> None:
     await finish(store, 5)
     await crash(store, 10, overwrite=True)
     with pytest.raises(rpq.AlreadyExistsError):
@@ -180,7 +167,7 @@ async def test_an_older_object_and_a_crash(store: Parts) -> None:
     assert await ids(store) == list(range(20))
 
 
-async def test_killed_between_the_completion_and_the_removal_of_the_epoch(store: Parts) -> None:
+async def test_killed_between_the_completion_and_the_removal_of_the_epoch(store: PartStore) -> None:
     dying = Faulty(store, [Fault("delete", rpq.TransientError("killed"))])
     assert await finish(dying, 10, row_group_rows=5) == 0
     found = await find_epoch(store, "days/f")
@@ -191,14 +178,14 @@ async def test_killed_between_the_completion_and_the_removal_of_the_epoch(store:
     assert await ids(store) == list(range(10))
 
 
-async def test_the_epoch_of_a_complete_file_and_a_new_one(store: Parts) -> None:
+async def test_the_epoch_of_a_complete_file_and_a_new_one(store: PartStore) -> None:
     dying = Faulty(store, [Fault("delete", rpq.TransientError("killed"))])
     await finish(dying, 10)
     assert await finish(store, 30, overwrite=True) == 0
     assert await ids(store) == list(range(30)) and not await store.exists(EPOCH)
 
 
-async def test_killed_when_everything_was_sent(store: Parts) -> None:
+async def test_killed_when_everything_was_sent(store: PartStore) -> None:
     """The upload held the whole file: nothing is left to be written."""
     dying = Faulty(store, [Fault("complete_upload", rpq.TransientError("killed"))])
     with suppress(rpq.TransientError):
@@ -211,20 +198,20 @@ async def test_killed_when_everything_was_sent(store: Parts) -> None:
 # --- uploads that hold nothing
 
 
-async def test_an_empty_upload_is_passed_over(store: Parts) -> None:
+async def test_an_empty_upload_is_passed_over(store: PartStore) -> None:
     """Of whom it is cannot be told: it stays."""
     empty = await store.create_upload("days/f")
     assert await finish(store, 10) == 0
     assert await uploads(store) == [empty]
 
 
-async def test_empty_uploads_beside_one_that_holds_rows(store: Parts) -> None:
+async def test_empty_uploads_beside_one_that_holds_rows(store: PartStore) -> None:
     await crash(store, 10, fencing="none")
     await store.create_upload("days/f")
     assert await finish(store, 20) == 10
 
 
-async def test_an_empty_upload_begun_since_the_file_was_is_removed(store: Parts) -> None:
+async def test_an_empty_upload_begun_since_the_file_was_is_removed(store: PartStore) -> None:
     """A writer that is killed when it has asked for an upload leaves such a one."""
     await crash(store, 10)
     await store.create_upload("days/f")
@@ -233,7 +220,7 @@ async def test_an_empty_upload_begun_since_the_file_was_is_removed(store: Parts)
     assert await uploads(store) == [other]
 
 
-async def test_an_upload_of_somebody_else_stays(store: Parts) -> None:
+async def test_an_upload_of_somebody_else_stays(store: PartStore) -> None:
     await crash(store, 10)
     theirs = await store.create_upload("days/f")
     await store.put_part("days/f", theirs, 1, bytes(MiB))
@@ -241,8 +228,8 @@ async def test_an_upload_of_somebody_else_stays(store: Parts) -> None:
     assert await uploads(store) == [theirs]
 
 
-async def test_a_file_of_which_nothing_was_stored(store: Parts) -> None:
-    """Parts were sent, and no checkpoint."""
+async def test_a_file_of_which_nothing_was_stored(store: PartStore) -> None:
+    """PartStore were sent, and no checkpoint."""
     writer = await begin(store, compression="none", row_group_rows=1000, encodings="PLAIN")
     await writer.write({"id": list(range(400_000))})
     await asyncio.sleep(0.05)
@@ -254,7 +241,7 @@ async def test_a_file_of_which_nothing_was_stored(store: Parts) -> None:
 
 
 async def test_a_new_file_leaves_the_unfinished_one_that_was_there(
-    store: Parts, caplog: pytest.LogCaptureFixture
+    store: PartStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`create` begins a new one whatever there is; nobody is left to be told that rows of the other are stored."""
     first = await begin(store)
@@ -272,7 +259,7 @@ async def test_a_new_file_leaves_the_unfinished_one_that_was_there(
     assert await ids(store) == [0, 1, 2]
 
 
-class BegunTwice(Parts):
+class BegunTwice(PartStore):
     """No answer came to the first request for an upload."""
 
     def begun_twice(self, upload_id: str) -> bool:
@@ -293,7 +280,7 @@ async def test_a_request_for_an_upload_that_is_carried_out_late() -> None:
 # --- who holds the lease
 
 
-async def test_of_two_who_begin_one_is_told(store: Parts) -> None:
+async def test_of_two_who_begin_one_is_told(store: PartStore) -> None:
     first, second = [await begin(store) for _ in range(2)]
     for writer in (first, second):
         await writer.write(rows(0, 10))
@@ -304,7 +291,7 @@ async def test_of_two_who_begin_one_is_told(store: Parts) -> None:
     assert await ids(store) == list(range(10))
 
 
-async def test_of_many_who_resume_at_one_moment_one_is_told(store: Parts) -> None:
+async def test_of_many_who_resume_at_one_moment_one_is_told(store: PartStore) -> None:
     await crash(store, 10)
     outcomes = await asyncio.gather(*(crash(store, 5) for _ in range(8)), return_exceptions=True)
     told = [outcome for outcome in outcomes if outcome == 10]
@@ -313,7 +300,7 @@ async def test_of_many_who_resume_at_one_moment_one_is_told(store: Parts) -> Non
     assert await finish(store, 20) == 15
 
 
-class Heedless(Parts):
+class Heedless(PartStore):
     """Passes over the conditions of PUTs and DELETEs."""
 
     async def put(self, key: str, data: Sequence[Buffer] | Buffer, **_: Any) -> ObjectInfo:
@@ -326,7 +313,7 @@ class Heedless(Parts):
         return False
 
 
-class Refusing(Parts):
+class Refusing(PartStore):
     """Refuses what has a condition."""
 
     async def put(
@@ -348,7 +335,7 @@ class Refusing(Parts):
 
 
 @pytest.mark.parametrize("kind", [Heedless, Refusing])
-async def test_a_store_without_conditions(kind: type[Parts], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_store_without_conditions(kind: type[PartStore], caplog: pytest.LogCaptureFixture) -> None:
     """It is said; a writer that comes back is fenced all the same."""
     store = kind()
     with caplog.at_level(logging.WARNING):
@@ -365,7 +352,7 @@ async def test_a_store_without_conditions(kind: type[Parts], caplog: pytest.LogC
     assert await ids(store) == list(range(30)) and not await store.exists(EPOCH)
 
 
-async def test_what_keeps_others_out(store: Parts, tmp_path: Path) -> None:
+async def test_what_keeps_others_out(store: PartStore, tmp_path: Path) -> None:
     assert (await begin(store)).fencing is rpq.Fencing.LEASE
     assert (await begin(store, fencing="none")).fencing is rpq.Fencing.NONE
     assert (await rpq.create(tmp_path / "f")).fencing is rpq.Fencing.LOCK
@@ -387,7 +374,7 @@ class Writing(Faulty):
 
 @pytest.mark.parametrize("what", ["beside", "read", "confirm"])
 async def test_credentials_that_are_for_the_file_alone(
-    store: Parts, caplog: pytest.LogCaptureFixture, what: str
+    store: PartStore, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     """A policy may allow the file alone, or nothing to be read: then nothing keeps others out, which is said."""
     verb = {"beside": "put", "confirm": "read_tail"}.get(what, "none")
@@ -399,20 +386,20 @@ async def test_credentials_that_are_for_the_file_alone(
     assert await ids(store) == list(range(10))
 
 
-async def test_an_epoch_object_of_a_newer_version(store: Parts) -> None:
+async def test_an_epoch_object_of_a_newer_version(store: PartStore) -> None:
     await store.put(EPOCH, b'{"format": 2, "holder": "them"}')
     with pytest.raises(rpq.UnsupportedError, match="format 2"):
         await begin(store)
 
 
 @pytest.mark.parametrize("said", [b"", b"{}", b"[1]", b'{"format": 1, "owner": 7}', b"\xff"])
-async def test_something_else_under_that_name(store: Parts, said: bytes) -> None:
+async def test_something_else_under_that_name(store: PartStore, said: bytes) -> None:
     await store.put(EPOCH, said)
     with pytest.raises(rpq.FormatError, match="no epoch object"):
         await begin(store)
 
 
-async def test_listings_pass_over_it(store: Parts) -> None:
+async def test_listings_pass_over_it(store: PartStore) -> None:
     await finish(store, 10)
     await store.put("days/_f.rpq-epoch", b"{}")
     await store.put("days/part.parquet", (await store.read_tail("days/f", MiB)).data)
@@ -427,18 +414,18 @@ async def test_listings_pass_over_it(store: Parts) -> None:
 # --- what is asked of the store
 
 
-async def test_a_small_file_that_create_writes_costs_one_request(store: Parts) -> None:
+async def test_a_small_file_that_create_writes_costs_one_request(store: PartStore) -> None:
     recording = Recording(store)
     async with rpq.create((recording, "days/f")) as writer:
         await writer.write(rows(0, 10))
     assert [call.verb for call in recording.calls] == ["put"]
 
 
-async def test_what_a_lease_costs(store: Parts) -> None:
+async def test_what_a_lease_costs(store: PartStore) -> None:
     """Two PUTs before the upload, a GET for each commit, a DELETE at the end."""
     counted: dict[str, list[str]] = {}
     for fencing in ("none", "lease"):
-        recording, options = Recording(Parts()), {"options": SMALL, "fencing": fencing}
+        recording, options = Recording(PartStore()), {"options": SMALL, "fencing": fencing}
         async with rpq.create((recording, "days/f"), **options) as writer:  # type: ignore[arg-type]
             for start in (0, 10, 20):
                 await writer.write(rows(start, start + 10))
@@ -453,7 +440,7 @@ async def test_what_a_lease_costs(store: Parts) -> None:
 # --- uploads that are ended by hand
 
 
-async def test_an_upload_completed_or_aborted_by_hand(store: Parts) -> None:
+async def test_an_upload_completed_or_aborted_by_hand(store: PartStore) -> None:
     await crash(store, 10)
     await rpq.complete_upload((store, "days/f"))
     assert await finish(store, 20) == 10

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pytest
+from parts_in_memory import PartStore
 
 import resilient_pq as rpq
 from resilient_pq.io import (
@@ -30,7 +31,6 @@ from resilient_pq.io import (
     bare_etag,
     find_epoch,
 )
-from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 
 MiB = 2**20
@@ -43,14 +43,7 @@ Fencing = Literal["lease", "none"]
 actor_now: contextvars.ContextVar[Actor] = contextvars.ContextVar("actor_now")
 
 
-class Parts(MemoryStore):
-    """Memory that takes files in parts."""
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
-
-
-class Lenient(Parts):
+class Lenient(PartStore):
     """As SeaweedFS: lists every version of a part, and completes with an older one."""
 
     def __init__(self) -> None:
@@ -99,7 +92,7 @@ class Actor:
 class Gated(RecordingStore):
     """Every request waits for its turn, twice; some are sent a second time, since their answer was lost."""
 
-    def __init__(self, store: Parts, rng: random.Random) -> None:
+    def __init__(self, store: PartStore, rng: random.Random) -> None:
         super().__init__(store)
         self.rng = rng
         self.twice: set[str] = set()
@@ -144,7 +137,7 @@ class Gated(RecordingStore):
 class Held:
     """A run: the store, and all who took part in it."""
 
-    store: Parts
+    store: PartStore
     gated: Gated
     num_rows: int
     row_bytes: int
@@ -259,7 +252,7 @@ def kill(actor: Actor) -> None:
     actor.waiting.clear()
 
 
-async def run(seed: int, store: Parts, *, row_bytes: int = 10, fencing: Fencing = "lease") -> Held:
+async def run(seed: int, store: PartStore, *, row_bytes: int = 10, fencing: Fencing = "lease") -> Held:
     """Let some actors run, and kill them, as a seed draws it."""
     rng = random.Random(seed)
     held = Held(store, Gated(store, rng), rng.randint(2, 12), row_bytes, fencing)
@@ -290,7 +283,7 @@ async def run(seed: int, store: Parts, *, row_bytes: int = 10, fencing: Fencing 
     return held
 
 
-async def supervise(seed: int, store: Parts, *, row_bytes: int = 10) -> Held:
+async def supervise(seed: int, store: PartStore, *, row_bytes: int = 10) -> Held:
     """Two or three programs for one file, some begun again after each error but that of a complete file."""
     rng = random.Random(seed)
     held = Held(store, Gated(store, rng), rng.randint(2, 12), row_bytes, "lease")
@@ -317,13 +310,13 @@ async def supervise(seed: int, store: Parts, *, row_bytes: int = 10) -> Held:
     return held
 
 
-STORES = [Parts, Lenient]
+STORES = [PartStore, Lenient]
 #: Seeds that found something once.
 FOUND = (139, 198, 221, 265, 992, 1193, 21090)
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_nothing_told_is_lost(kind: type[Parts]) -> None:
+async def test_nothing_told_is_lost(kind: type[PartStore]) -> None:
     for seed in (*range(12), *FOUND):
         await (await run(seed, kind())).check()
 
@@ -332,14 +325,14 @@ async def test_nothing_told_is_lost(kind: type[Parts]) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("block", range(10))
-async def test_nothing_told_is_lost_in_many_orders(kind: type[Parts], block: int) -> None:
+async def test_nothing_told_is_lost_in_many_orders(kind: type[PartStore], block: int) -> None:
     for seed in range(1_000 + 100 * block, 1_100 + 100 * block):
         await (await run(seed, kind())).check()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", STORES)
-async def test_nothing_told_is_lost_of_files_of_many_parts(kind: type[Parts]) -> None:
+async def test_nothing_told_is_lost_of_files_of_many_parts(kind: type[PartStore]) -> None:
     for seed in range(40):
         await (await run(seed, kind(), row_bytes=400_000)).check()
 
@@ -354,7 +347,7 @@ async def test_nothing_told_is_lost_of_files_of_many_parts(kind: type[Parts]) ->
     ],
 )
 async def test_programs_that_are_restarted_take_a_file_from_each_other(
-    kind: type[Parts], row_bytes: int, seeds: Sequence[int]
+    kind: type[PartStore], row_bytes: int, seeds: Sequence[int]
 ) -> None:
     """Every loser is told that it lost, and one of those that end then has the file."""
     for seed in seeds:
@@ -372,7 +365,7 @@ ALL: list[Moment] = list(itertools.product(range(14, 34), range(30), range(8)))
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("moments", [SOME, pytest.param(ALL[::2], marks=pytest.mark.thorough)], ids=["some", "all"])
-async def test_a_zombie_at_every_moment_of_a_take_over(kind: type[Parts], moments: list[Moment]) -> None:
+async def test_a_zombie_at_every_moment_of_a_take_over(kind: type[PartStore], moments: list[Moment]) -> None:
     """A writer stops at any request of a checkpoint; another takes over as far as any of its own; the first goes on.
 
     It does so for some requests more; then the other one comes to its end, and the first comes back.
@@ -381,7 +374,7 @@ async def test_a_zombie_at_every_moment_of_a_take_over(kind: type[Parts], moment
         await take_over_at(kind(), *moment)
 
 
-async def take_over_at(store: Parts, first_stops: int, second_stops: int, first_goes_on: int) -> None:
+async def take_over_at(store: PartStore, first_stops: int, second_stops: int, first_goes_on: int) -> None:
     held = Held(store, Gated(store, random.Random(0)), 12, 10, "lease")
     held.gated.repeats = 0.0
     first = held.begin()

@@ -20,14 +20,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from parts_in_memory import InParts
 
 import resilient_pq as rpq
 from resilient_pq.io import (
-    DEFAULT_SINK_OPTIONS,
     Buffer,
-    MultipartSink,
     ObjectInfo,
-    ObjectSink,
     Part,
     SinkOptions,
     part_size,
@@ -43,11 +41,8 @@ SMALL = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB, max_bytes_in_flight
 LARGE = rpq.WriteOptions(part_bytes=5 * MiB, max_part_bytes=5 * MiB, max_bytes_in_flight=10 * MiB)
 
 
-class UploadStore(MemoryStore):
+class UploadStore(InParts, MemoryStore):
     """Memory that takes files in parts, and names parts as S3 does."""
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
     async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
         part = await super().put_part(key, upload_id, number, data)

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parts_in_memory import PartStore
 
 import resilient_pq as rpq
 from resilient_pq.io import (
-    DEFAULT_SINK_OPTIONS,
     Capabilities,
     LocalStore,
     MemoryStore,
-    MultipartSink,
     ObjectInfo,
-    ObjectSink,
     Part,
     SinkOptions,
 )
@@ -33,13 +31,6 @@ DATA = random.Random(5).randbytes(5 * MiB + 777)
 #: Behind which the output goes on with bytes of its own.
 PREFIX = 3 * MiB + 4321
 BEHIND = b"what is written behind the prefix" * 70_000
-
-
-class PartStore(MemoryStore):
-    """Memory that takes objects in parts."""
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
 
 async def source_of(store: Any, key: str = "damaged", data: bytes = DATA) -> DamagedObject:

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from parts_in_memory import InParts
 
 import resilient_pq as rpq
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, Lease, LeaseTerms, MemoryStore, MultipartSink, ObjectSink, SinkOptions
+from resilient_pq.io import Lease, LeaseTerms, MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.io.upload.upload_start import begin_upload
 
@@ -19,15 +20,12 @@ OPTIONS = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)
 ROWS = {"id": list(range(30)), "noise": [random.Random(n).randbytes(100_000) for n in range(30)]}
 
 
-class Parts(FaultyStore):
+class Parts(InParts, FaultyStore):
     """Memory that takes objects in parts, and fails as its script says."""
 
     def __init__(self, *faults: Fault) -> None:
         super().__init__(MemoryStore(), faults)
         self.twice: set[str] = set()
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
     def begun_twice(self, upload_id: str) -> bool:
         return upload_id in self.twice

@@ -28,10 +28,10 @@ async def _all(ahead: EncodePool[int], count: int) -> list[int]:
 async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_waiting: int) -> None:
     ahead: EncodePool[int] = EncodePool(max_threads, max_waiting, lambda number: number)
     for number in range(40):
-        ahead.add(lambda _, number=number: [number], 3)
+        ahead.add((lambda _, number=number: [number], 3))
     assert await _all(ahead, 40) == list(range(40))
     assert ahead.left_bytes == 0
-    ahead.add(lambda _: [40], 3)
+    ahead.add((lambda _: [40], 3))
     assert await _all(ahead, 1) == [40]
     await ahead.join()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -40,7 +40,7 @@ async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_wait
 async def test_no_more_are_taken_than_asked_for() -> None:
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for number in range(9):
-        ahead.add(lambda _, number=number: [number], 0)
+        ahead.add((lambda _, number=number: [number], 0))
     await ahead.join()
     assert await ahead.take(4) == [0, 1, 2, 3]
     assert await ahead.take(100) == [4, 5, 6, 7, 8]
@@ -59,7 +59,7 @@ async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
 
     ahead: EncodePool[int] = EncodePool(max_threads, 250, lambda _: 100)
     for number in range(30):
-        ahead.add(call(number), 1)
+        ahead.add((call(number), 1))
     await ahead.join()
     # Those that run may end after the limit is reached, one for each thread.
     assert 3 <= len(begun) < 3 + max_threads
@@ -70,10 +70,58 @@ async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
     assert taken + await _all(ahead, 28) == list(range(30))
 
 
+@pytest.mark.parametrize(
+    ("max_threads", "sizes", "order"),
+    [
+        (1, [1, 1, 9], [0, 1, 2]),  # a single thread ends no sooner by another order
+        (2, [1, 1, 9], [2, 0, 1]),
+        (2, [5, 6, 5, 7], [3, 1, 0, 2]),
+        (2, [5] * 8, [*range(8)]),
+        (4, [1, 20, 2, 30, 1, 3], [3, 1, 0, 2, 4, 5]),
+    ],
+)
+async def test_the_longest_call_is_begun_first(max_threads: int, sizes: list[int], order: list[int]) -> None:
+    """Begun last, it would leave the other threads with nothing to do."""
+    begun: list[int] = []
+    ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
+    ahead.add(*((lambda _, number=number: begun.append(number) or [number], size) for number, size in enumerate(sizes)))
+    assert [unit.num_bytes for unit in ahead._to_call] == [sizes[number] for number in order]
+    assert await _all(ahead, len(sizes)) == [*range(len(sizes))]
+    await ahead.join()
+    assert sorted(begun) == [*range(len(sizes))] and ahead.left_bytes == 0
+
+
+@pytest.mark.parametrize("max_threads", [2, 4])
+async def test_what_was_begun_first_does_not_keep_back_what_is_taken_first(max_threads: int) -> None:
+    """However much waits for it: else nothing would ever go on."""
+    most = now = 0
+
+    def call(number: int) -> Callable[[SideBySide], list[int]]:
+        def called(_: SideBySide) -> list[int]:
+            nonlocal most, now
+            now += 100
+            most = max(most, now)
+            return [number]
+
+        return called
+
+    ahead: EncodePool[int] = EncodePool(max_threads, 250, lambda _: 100)
+    ahead.add(*((call(number), 1 + 100 * (number >= 20)) for number in range(30)))
+    await ahead.join()
+    taken: list[int] = []
+    async with asyncio.timeout(60):
+        while len(taken) < 30:
+            found = await ahead.take(30)
+            now -= 100 * len(found)
+            taken += found
+    assert taken == [*range(30)]
+    assert most <= 100 * (4 + 2 * max_threads), "more was begun than what has to be taken next"
+
+
 async def test_a_single_thread_is_the_only_one() -> None:
     ahead: EncodePool[int] = EncodePool(1, 10, lambda _: 1)
     for _ in range(50):
-        ahead.add(lambda _: [1], 0)
+        ahead.add((lambda _: [1], 0))
     count = 0
     while count < 50:
         count += len(await ahead.take(50))
@@ -83,7 +131,7 @@ async def test_a_single_thread_is_the_only_one() -> None:
 async def test_the_results_of_a_call_are_not_parted() -> None:
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for results in ([1, 2], [3], [4, 5, 6], [7]):
-        ahead.add(lambda _, results=results: list(results), 1)
+        ahead.add((lambda _, results=results: list(results), 1))
     await ahead.join()
     assert await ahead.take(1) == [1, 2]
     assert await ahead.take(3) == [3]
@@ -95,7 +143,7 @@ async def test_whoever_waits_gets_what_is_worth_it() -> None:
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1, worth_taking=10)
     go_on = threading.Event()
     for number in range(35):
-        ahead.add(lambda _, number=number: [number] if number != 20 or go_on.wait(60) else [], 1)
+        ahead.add((lambda _, number=number: [number] if number != 20 or go_on.wait(60) else [], 1))
     taken = await ahead.take(100)
     assert 10 <= len(taken) <= 20
     go_on.set()
@@ -108,7 +156,7 @@ async def test_whoever_waits_hears_of_what_is_free() -> None:
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1, worth_taking=10)
     go_on = threading.Event()
     for number in range(12):
-        ahead.add(lambda _, number=number: [number] if number != 8 or go_on.wait(60) else [], 5)
+        ahead.add((lambda _, number=number: [number] if number != 8 or go_on.wait(60) else [], 5))
     taken = await asyncio.wait_for(ahead.take(100), 30)
     assert 4 <= len(taken) <= 8
     assert ahead.left_bytes >= 5
@@ -125,8 +173,8 @@ async def test_an_error_is_told_while_others_go_on() -> None:
         raise ValueError("broken on purpose")
 
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1, worth_taking=10)
-    ahead.add(broken, 1)
-    ahead.add(lambda _: [2] if go_on.wait(60) else [], 1)
+    ahead.add((broken, 1))
+    ahead.add((lambda _: [2] if go_on.wait(60) else [], 1))
     with pytest.raises(ValueError, match="on purpose"):
         await asyncio.wait_for(ahead.take(2), 30)
     go_on.set()
@@ -139,7 +187,7 @@ async def test_an_error_comes_when_it_is_its_turn() -> None:
 
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for call in (lambda _: [1], broken, lambda _: [3]):
-        ahead.add(call, 1)
+        ahead.add((call, 1))
     await ahead.join()
     assert await ahead.take(3) == [1]
     with pytest.raises(ValueError, match="on purpose"):
@@ -156,7 +204,7 @@ async def test_what_can_be_taken_is_no_longer_left() -> None:
         return 1
 
     ahead: EncodePool[int] = EncodePool(2, 10**9, size_of)
-    ahead.add(lambda _: [1], 7)
+    ahead.add((lambda _: [1], 7))
     await ahead.join()
     assert too_early == [False] and ahead.left_bytes == 0
 
@@ -173,7 +221,7 @@ async def test_stopping_waits_for_what_runs_and_begins_nothing_else() -> None:
 
     ahead: EncodePool[int] = EncodePool(1, 10**9, lambda _: 1)
     for _ in range(3):
-        ahead.add(held, 1)
+        ahead.add((held, 1))
     await begun.wait()
     stopping = asyncio.create_task(ahead.stop())
     for _ in range(3):
@@ -195,7 +243,7 @@ async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pyte
     monkeypatch.setattr(loop, "run_in_executor", refused)
     loop.set_exception_handler(lambda _, context: unseen.append(context))
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
-    ahead.add(lambda _: [1], 1)
+    ahead.add((lambda _: [1], 1))
     with pytest.raises(RuntimeError, match="cannot schedule"):
         await ahead.take(1)
     await ahead.stop()
@@ -225,16 +273,16 @@ async def test_fewer_threads_while_more_are_at_work(then: int) -> None:
 
     ahead: EncodePool[int] = EncodePool(4, 10**9, lambda _: 1)
     for _ in range(4):
-        ahead.add(held, 1)
+        ahead.add((held, 1))
     await asyncio.to_thread(all_begun.wait, 60)
     ahead.max_threads = then
-    ahead.add(counted, 1)
+    ahead.add((counted, 1))
     gate.set()
     async with asyncio.timeout(60):
         assert await _all(ahead, 5) == [1, 1, 1, 1, 2]
         await ahead.join()
     for _ in range(100):
-        ahead.add(counted, 1)
+        ahead.add((counted, 1))
         assert ahead._running <= then
     async with asyncio.timeout(60):
         assert await _all(ahead, 100) == [2] * 100
@@ -252,7 +300,7 @@ async def test_what_is_shared_comes_back_in_its_order(max_threads: int) -> None:
 
     ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
     for number in range(1, 9):
-        ahead.add(lambda side_by_side, number=number: shared(side_by_side, number), 1)
+        ahead.add((lambda side_by_side, number=number: shared(side_by_side, number), 1))
     assert await _all(ahead, 36) == [10 * number + at for number in range(1, 9) for at in range(number)]
     await ahead.join()
     assert ahead._running == 0 and not ahead._in_pieces
@@ -286,7 +334,7 @@ async def test_helpers_are_waited_for_as_well(
         return side_by_side([look, look])
 
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
-    ahead.add(shared, 1)
+    ahead.add((shared, 1))
     await begun.wait()
     await ended(ahead)
     assert threads == 2 and ahead._running == 0
@@ -303,9 +351,9 @@ async def test_threads_that_are_allowed_later_help_as_well() -> None:
         return [0]
 
     ahead: EncodePool[int] = EncodePool(1, 10**9, lambda _: 1)
-    ahead.add(first, 1)
+    ahead.add((first, 1))
     assert await asyncio.to_thread(begun.wait, 60)
-    ahead.add(lambda side_by_side: side_by_side([together.wait] * 2), 1)
+    ahead.add((lambda side_by_side: side_by_side([together.wait] * 2), 1))
     ahead.max_threads = 2
     gate.set()
     assert sorted(await _all(ahead, 3)) == [0, 0, 1]
@@ -323,7 +371,7 @@ async def test_threads_without_a_call_of_their_own_help(max_threads: int) -> Non
         return 1
 
     ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
-    ahead.add(lambda side_by_side: side_by_side([piece] * (2 * max_threads)), 1)
+    ahead.add((lambda side_by_side: side_by_side([piece] * (2 * max_threads)), 1))
     assert await ahead.take(10) == [1] * (2 * max_threads)
     assert len(threads) == max_threads
 
@@ -349,7 +397,7 @@ async def test_a_thread_helps_only_when_it_has_no_call_of_its_own() -> None:
 
     ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for call in (first, named("a"), named("b"), named("c")):
-        ahead.add(call, 1)
+        ahead.add((call, 1))
     assert await _all(ahead, 6) == [1, 1, 1, 0, 0, 0]
     assert order == ["a", "b", "c", "piece", "piece", "piece"]
 
@@ -376,7 +424,7 @@ async def test_the_first_piece_that_fails_is_told_when_all_have_ended(max_thread
             assert running == 0
 
     ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
-    ahead.add(shared, 1)
+    ahead.add((shared, 1))
     with pytest.raises(ValueError, match="piece 3"):
         await ahead.take(1)
     await ahead.stop()

@@ -10,20 +10,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from parts_in_memory import PartStore
 
 import resilient_pq as rpq
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, MemoryStore, MultipartSink, ObjectSink, SinkOptions
+from resilient_pq.io import MemoryStore
 from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import read_log
 
 SMALL = {"part_bytes": MiB, "max_part_bytes": MiB, "max_bytes_in_flight": 4 * MiB}
-
-
-class UploadStore(MemoryStore):
-    """Memory that takes files in parts."""
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
 
 def rows(start: int, stop: int, size: int = 50_000) -> dict[str, list[Any]]:
@@ -52,7 +46,7 @@ def settings(**options: Any) -> dict[str, Any]:
 
 
 async def test_accepted_stored_visible() -> None:
-    store = UploadStore()
+    store = PartStore()
     async with rpq.create((store, "f"), **settings()) as writer:
         assert (await writer.checkpoint()).ordinal == 0
         await writer.write(rows(0, 30))
@@ -70,7 +64,7 @@ async def test_accepted_stored_visible() -> None:
     assert pq.read_table(io.BytesIO(await read(store, "f"))).to_pydict() == rows(0, 100)
 
 
-class SlowParts(UploadStore):
+class SlowParts(PartStore):
     """Takes a part only when it is told to."""
 
     def __init__(self) -> None:
@@ -115,7 +109,7 @@ async def test_the_last_checkpoint_never_goes_back_from_stored_to_accepted() -> 
 
 
 async def test_before_anything_is_stored_the_schema_is() -> None:
-    store = UploadStore()
+    store = PartStore()
     writer = await rpq.create((store, "f"), row_group_rows=10, **settings())
     await writer.write(rows(0, 200))
     assert writer.num_rows_stored == 0
@@ -128,7 +122,7 @@ async def test_before_anything_is_stored_the_schema_is() -> None:
 
 
 async def test_by_bytes() -> None:
-    store = UploadStore()
+    store = PartStore()
     writer = await rpq.create((store, "f"), row_group_rows=20, **settings(checkpoint_bytes=3 * MiB))
     stored = []
     for start in range(0, 400, 20):
@@ -145,7 +139,7 @@ async def test_by_bytes() -> None:
 
 async def test_by_seconds(clock: Any) -> None:
     """By a timer, and however little the open row group has."""
-    store = UploadStore()
+    store = PartStore()
     writer = await rpq.create((store, "f"), **settings(checkpoint_seconds=5.0))
     await writer.write(rows(0, 100))
     await clock.skip(3)
@@ -161,7 +155,7 @@ async def test_by_seconds(clock: Any) -> None:
 
 async def test_without_a_bound_a_complete_row_group_is_stored_within_a_minute() -> None:
     now = 0.0
-    store = UploadStore()
+    store = PartStore()
     options = rpq.WriteOptions(**SMALL)
     how: dict[str, Any] = {"row_group_rows": 10, "compression": "none", "max_unstored_seconds": None}
     writer = await rpq.create((store, "f"), options=options, **how)
@@ -181,7 +175,7 @@ async def test_without_a_bound_a_complete_row_group_is_stored_within_a_minute() 
 
 async def test_automatic_checkpoints_cost_no_more_than_their_share() -> None:
     """Records of checkpoints are cheap, and written; sending bytes twice for each of them would not be."""
-    store = UploadStore()
+    store = PartStore()
     options = {**settings(), "checkpoint_every": 1}
     async with rpq.create((store, "f"), row_group_rows=10, **options) as writer:
         for start in range(0, 2000, 10):
@@ -191,7 +185,7 @@ async def test_automatic_checkpoints_cost_no_more_than_their_share() -> None:
 
 
 async def test_a_log_of_what_is_stored(tmp_path: Path) -> None:
-    store, log = UploadStore(), tmp_path / "log"
+    store, log = PartStore(), tmp_path / "log"
     options = settings(checkpoint_log=log)
     async with rpq.create((store, "f"), **options) as writer:
         for start in (0, 30, 60):
@@ -210,7 +204,7 @@ async def test_a_log_of_what_is_stored(tmp_path: Path) -> None:
 
 async def test_the_log_knows_the_rows_of_a_checkpoint_before_it_is_stored(tmp_path: Path) -> None:
     """A writer that is killed while it waits for its source has nobody who notes what was stored meanwhile."""
-    store, log = UploadStore(), tmp_path / "log"
+    store, log = PartStore(), tmp_path / "log"
     options = settings(checkpoint_log=log, checkpoint_bytes=MiB)
     writer = await rpq.create((store, "f"), row_group_rows=10, **options)
     await writer.write(rows(0, 30))
@@ -240,7 +234,7 @@ async def test_the_log_knows_the_rows_of_a_checkpoint_before_it_is_stored(tmp_pa
 
 async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(rpq.StoreError, match="cannot write the log"):
-        await rpq.create((UploadStore(), "f"), **settings(checkpoint_log=tmp_path / "no" / "log"))
+        await rpq.create((PartStore(), "f"), **settings(checkpoint_log=tmp_path / "no" / "log"))
 
 
 async def file_with(noise: int) -> tuple[bytes, int]:

@@ -18,9 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parts_in_memory import InParts
 
 import resilient_pq as rpq
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, MemoryStore, MultipartSink, ObjectSink, Part, SinkOptions
+from resilient_pq.io import MemoryStore, Part
 from resilient_pq.io.local_sink import LocalSink
 from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.units import MiB
@@ -29,7 +30,7 @@ from resilient_pq.writer import cut_policy
 SMALL = {"part_bytes": MiB, "max_part_bytes": MiB, "max_bytes_in_flight": 4 * MiB}
 
 
-class UploadStore(MemoryStore):
+class UploadStore(InParts, MemoryStore):
     """Memory that takes files in parts, each when it is allowed to."""
 
     def __init__(self) -> None:
@@ -37,9 +38,6 @@ class UploadStore(MemoryStore):
         self.taking = asyncio.Event()
         self.taking.set()
         self.failing: Exception | None = None
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
     async def put_part(self, *arguments: Any) -> Part:
         await self.taking.wait()

@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parts_in_memory import InParts
 
 import resilient_pq as rpq
 from resilient_pq import StoreError, WriteOptions, WriterFailedError
 from resilient_pq.format import kernels
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, MultipartSink, ObjectInfo, ObjectSink, SinkOptions
+from resilient_pq.io import ObjectInfo
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.io.testing import Fault, FaultyStore
@@ -293,15 +294,12 @@ async def test_an_interrupt_in_the_block_keeps_what_is_stored(slow_store: Any, i
     assert slow_store.sinks[0].ended == ["keep"] and not await is_there(slow_store)
 
 
-class PublishingStore(MemoryStore):
+class PublishingStore(InParts, MemoryStore):
     """Uploads in parts; what publishes waits until it is let go."""
 
     def __init__(self) -> None:
         super().__init__()
         self.begun, self.gate = asyncio.Event(), asyncio.Event()
-
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        return MultipartSink(self, key, options)
 
     async def put(self, key: str, *args: Any, **options: Any) -> ObjectInfo:
         if key == "file":  # an epoch object publishes nothing

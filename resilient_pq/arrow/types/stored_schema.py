@@ -100,7 +100,6 @@ class StoredFields:
     """What a value of the key says of the columns of a file, which have these names."""
 
     def __init__(self, text: str | None, names: list[str]) -> None:
-        """Read no field yet."""
         self._names = names
         self._message = _decode(text) if text else None
 

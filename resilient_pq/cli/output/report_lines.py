@@ -35,6 +35,11 @@ def show_check(output: Output, report: Report) -> None:
         output.line("parity", f"{counted(report.parity_blocks, 'block')} computed again: all as they should be")
     elif report.parity_blocks == 0:
         output.line("parity", "none: `rpq protect` makes a sidecar")
+    _end(output, report)
+
+
+def _end(output: Output, report: Report) -> None:
+    """Print what else could be done, and the JSON document."""
     if report.other_policy is not None:
         output.line("more rows", f"--on-damage {report.other_policy.on_damage} keeps {report.other_policy}")
     output.next(*report.next)
@@ -94,10 +99,7 @@ def show_recovery(output: Output, report: Report) -> None:
             output.line("written", url)
     for note in report.notes:
         output.note(note)
-    if report.other_policy is not None:
-        output.line("more rows", f"--on-damage {report.other_policy.on_damage} keeps {report.other_policy}")
-    output.next(*report.next)
-    output.document(report.to_json())
+    _end(output, report)
 
 
 def show_seal(output: Output, report: Report) -> None:
@@ -108,8 +110,7 @@ def show_seal(output: Output, report: Report) -> None:
         output.line("written", report.kept.output)
     for note in report.notes:
         output.note(note)
-    output.next(*report.next)
-    output.document(report.to_json())
+    _end(output, report)
 
 
 def show_run_summary(output: Output, summary: RunSummary) -> None:
@@ -130,7 +131,8 @@ def show_run_summary(output: Output, summary: RunSummary) -> None:
         if others > len(worst):
             output.line("", f"and {others - len(worst):,} more, which --json lists")
         output.block("")
-    outcomes = ", ".join(f"{count:,} {_OUTCOMES.get(outcome, outcome)}" for outcome, count in _sorted_outcomes(summary))
+    worst_first = sorted(summary.outcomes.items(), key=lambda item: _BADNESS.index(item[0]))
+    outcomes = ", ".join(f"{count:,} {_OUTCOMES.get(outcome, outcome)}" for outcome, count in worst_first)
     output.line("files", f"{counted(summary.num_files, 'file')}, {in_bytes(summary.size)}: {outcomes}")
     if summary.num_resumed:
         output.line("resumed", f"{counted(summary.num_resumed, 'file')} were done in an earlier run")
@@ -151,10 +153,6 @@ _OUTCOMES = {"nothing": "unrecoverable", "error": "with an error", "read": "read
 _BADNESS = ("error", "nothing", "damaged", "partial", "incomplete", "recovered", "sound", "read")
 
 
-def _sorted_outcomes(summary: RunSummary) -> list[tuple[str, int]]:
-    return sorted(summary.outcomes.items(), key=lambda item: _BADNESS.index(item[0]))
-
-
 def show_conversion(output: Output, report: Report) -> None:
     """Print the report of a conversion, and the commands to run next."""
     kept = report.kept
@@ -168,8 +166,7 @@ def show_conversion(output: Output, report: Report) -> None:
         _show_lost(output, kept.rows_lost, kept.lost)
         if kept.output is not None:
             output.line("written", kept.output)
-    output.next(*report.next)
-    output.document(report.to_json())
+    _end(output, report)
 
 
 def _kept_words(kept: Kept) -> str:

@@ -31,7 +31,9 @@ def durations(seconds: float) -> str:
 def as_options(hint: str) -> str:
     """A hint whose arguments of Python, ``overwrite=True`` or ``mode="w"``, are options of the command line."""
     hint = re.sub(r" \((?:create with )?(\w+)=True\)", "", hint) if "--" in hint else hint
-    hint = hint.replace("require_complete=False", "--allow-incomplete")
+    hint = hint.replace("require_complete=False", "--allow-incomplete").replace(
+        "anon=True", "--storage-option anon=true"
+    )
     hint = re.sub(r"(`rpq \w+`) \((?:rpq\.)?\w+\)", r"\1", hint)  # the verb, and the function
 
     def option(found: re.Match[str]) -> str:

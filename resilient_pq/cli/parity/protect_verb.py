@@ -46,8 +46,8 @@ async def protect(
         bool,
         typer.Option(
             "--across",
-            help="Write one sidecar, _folder.rpqparity, for all files of each folder: also a file that is missing is"
-            " rebuilt from it and from the others, unless it is too large.",
+            help="Write one sidecar, _folder.rpqparity, for all files of each folder: a file that is missing is"
+            " rebuilt as well, from it and from the others, unless it is too large.",
         ),
     ] = False,
     checksums_only: Annotated[

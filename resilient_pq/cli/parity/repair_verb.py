@@ -28,7 +28,7 @@ EPILOG = epilog(
 async def repair(
     output: Output,
     src: Annotated[str, typer.Argument(metavar="SRC", help="The damaged file: a path or a URL. It may be missing.")],
-    dst: Annotated[str | None, typer.Argument(metavar="[DST]", help="The new file: a path or a URL.")] = None,
+    dst: Annotated[str | None, typer.Argument(metavar="DST", help="The new file: a path or a URL.")] = None,
     sidecar: Annotated[
         str | None,
         typer.Option(

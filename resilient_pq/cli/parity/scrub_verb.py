@@ -52,7 +52,7 @@ async def scrub(
     ] = "30d",  # type: ignore[assignment]  # the parser reads it
     budget: Annotated[
         int | None,
-        typer.Option(metavar="RATE", parser=_parse_rate, help="Read at most so many bytes in a second: 50MB/s."),
+        typer.Option(metavar="RATE", parser=_parse_rate, help="Bytes to read in a second, at most: 50MB/s."),
     ] = None,
     heal: Annotated[
         bool,
@@ -64,7 +64,7 @@ async def scrub(
     ] = None,
     stop_after: Annotated[
         timedelta | None,
-        typer.Option(metavar="AGE", parser=parse_age, help="Begin with no other object after so long: 30m, 6h."),
+        typer.Option(metavar="AGE", parser=parse_age, help="Begin no further object after this time: 30m, 6h."),
     ] = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
@@ -73,9 +73,10 @@ async def scrub(
     """Prove that objects are as they were, within a budget.
 
     Every object is read whole, and the digest of its bytes compared with that of its last proof. New objects, and those
-    with another ETag, size or time of change, are checked instead, as `rpq check` does. Other bytes under the same
-    version are rot. Those that were proven longest ago come first; the same command, run by cron every day, proves
-    everything again and again. Sidecars are proven like the files. Open uploads and unfinished files are listed.
+    with another ETag, size or time of change, are checked instead, as `rpq check` does. Where the bytes changed and the
+    version did not, the object has rotted. Objects that were proven longest ago come first; the same command, run by
+    cron every day, proves everything again and again. Sidecars are proven like the files. Open uploads and unfinished
+    files are listed.
     """
     options = ManyOptions(None, max_files, scheduler, workers_timeout)
     async with open_worker(options, output.reached) as worker:

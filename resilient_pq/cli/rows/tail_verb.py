@@ -49,11 +49,11 @@ async def tail(
     ] = "10",  # type: ignore[assignment]  # parsed like an argument
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with rows as they become stored.")] = False,
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")] = None,
-    where: Annotated[str | None, typer.Option(metavar="CONDITION", help="The rows wanted, as of rpq cat.")] = None,
+    where: Annotated[str | None, typer.Option(metavar="CONDITION", help="The rows wanted, as in rpq cat.")] = None,
     form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="JSON lines, or CSV.")] = "jsonl",
     poll: Annotated[float, typer.Option(metavar="SECONDS", help="With -f: how often to look.")] = 1.0,
     idle: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="With -f, of a folder: end when nothing came for so long.")
+        float | None, typer.Option(metavar="SECONDS", help="With -f, of a folder: end when no row came for this long.")
     ] = None,
 ) -> int:
     """Print the last rows, and with -f those that are still to come.

@@ -38,11 +38,11 @@ async def uploads_abort(
     older_than: OlderThan = None,
     log: Log = None,
 ) -> int:
-    """Drop uploads that were left open, and what they hold.
+    """Abort uploads that were left open; their bytes are deleted.
 
-    Without --older-than it is the one upload of the object, or the one that is named. With it, it is every upload
-    below URL that was begun so long ago, and none that is younger; `rpq uploads list` shows them first. A writer that
-    is still alive cannot go on.
+    Without --older-than, the only upload of the object is aborted, or the one that --upload-id names. With it, every
+    upload below URL that is at least so old; `rpq uploads list` shows them first. A writer that is still alive cannot
+    go on.
     """
     upload_selection.refuse_young(url, older_than)
     if older_than is None:

@@ -49,25 +49,28 @@ async def uploads_complete(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an object that is at URL.")] = False,
     gap_free: Annotated[
         bool,
-        typer.Option("--gap-free", help="Take all parts up to the first missing one: it is another's upload."),
+        typer.Option(
+            "--gap-free", help="Take all parts up to the first missing one: another program began the upload."
+        ),
     ] = False,
     metadata: Annotated[
         str | None,
         typer.Option(
             "--metadata",
             metavar="FILE",
-            help="A Parquet file or metadata file, path or URL, that tells what lies in another's parts.",
+            help="A Parquet file or metadata file, path or URL, that describes the parts of another program's upload.",
         ),
     ] = None,
 ) -> int:
-    """Make an object of an upload that was left open.
+    """Turn an upload that was left open into an object.
 
-    It has every row that the writer's checkpoints stored. No data is moved. Parts behind them are gone then, and a
-    writer that is still alive cannot go on. Of another's upload, which the sizes of its parts tell, all parts up to
-    the first missing one are taken.
+    The object has every row that the writer's checkpoints stored. No data is moved. Parts behind the newest checkpoint
+    are deleted, and a writer that is still alive cannot go on. If another program began the upload, which the sizes of
+    the parts show, the object has all parts up to the first missing one.
 
-    Of a prefix or a pattern every upload is completed that was begun as long ago as --older-than says; an upload that
-    cannot be is told of, and the others go on. --json prints a document for each as a line, and one of all as the last.
+    Below a prefix, or of a pattern, every upload is completed that is at least as old as --older-than says. One that
+    cannot be completed is reported, and the others go on. --json prints a document for each as a line, and one of all
+    as the last.
     """
     upload_selection.refuse_young(url, older_than)
     options: dict[str, Any] = {"overwrite": overwrite, "gap_free": gap_free}

@@ -35,8 +35,8 @@ async def uploads_list(
 ) -> int:
     """List uploads that were left open, oldest first.
 
-    "completable" is the size of the object that completing would make: by the rule, up to the newest checkpoint that
-    was stored; gap-free, where the parts are not as a writer of this package leaves them, up to the first missing part.
+    "completable" is the size of the object that completing would make. Of an upload by this package it ends at the
+    newest stored checkpoint ("rule"); of one by another program, before the first missing part ("gap-free").
     """
     store, key = upload_selection.place_of(url, output.reached.options)
     async with store:

@@ -32,7 +32,7 @@ async def show(
     """Show what completing or resuming would find.
 
     These are the uploads that are open for the object, and the object itself where there is one; only its footer is
-    read, and nothing changed.
+    read, and nothing is changed.
     """
     info = await rpq.resume_info(url, upload_id=upload_id, log=log, storage_options=output.reached.options)
     for upload in info.uploads:

@@ -17,25 +17,15 @@ Credentials = tuple[str, str, str | None]
 
 @dataclass(slots=True)
 class BucketRequest:
-    """What all GETs from one bucket have in common.
+    """What all GETs from one bucket have in common."""
 
-    Attributes:
-        base: The URL, up to the key.
-        host: The Host header that belongs to it.
-        path: The path in it.
-        headers: Those that are the same, by their names in lower case.
-        signed: The names of those that are signed; None where nothing is.
-        region: That they are signed for.
-        proven: One was granted.
-    """
-
-    base: str
-    host: str
-    path: str
-    headers: dict[str, str]
-    signed: frozenset[str] | None
-    region: str
-    proven: bool = False
+    base: str  # The URL, up to the key
+    host: str  # The Host header that belongs to it
+    path: str  # The path in it
+    headers: dict[str, str]  # Those that are the same, by their names in lower case
+    signed: frozenset[str] | None  # The names of those that are signed; None where nothing is
+    region: str  # That they are signed for
+    proven: bool = False  # One was granted
 
     def get(self, parameters: Mapping[str, Any], credentials: Credentials | None, when: datetime) -> SimpleNamespace:
         """The request for an object, as sessions of aiobotocore take it; signed where there are credentials."""

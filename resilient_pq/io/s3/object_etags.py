@@ -30,17 +30,11 @@ _IN_A_THREAD = 4 * MiB
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What an object is known by, after a request that may have made it.
+    """What an object is known by, after a request that may have made it."""
 
-    Attributes:
-        size: Bytes.
-        etag: The ETag that S3 gives these bytes, without quotes; None where it cannot be known.
-        crc32: CRC32 of all bytes, or None.
-    """
-
-    size: int
-    etag: str | None
-    crc32: int | None
+    size: int  # Bytes
+    etag: str | None  # The ETag that S3 gives these bytes, without quotes; None where it cannot be known
+    crc32: int | None  # CRC32 of all bytes, or None
 
     def is_of(self, answer: Mapping[str, Any]) -> bool:
         """Whether the answer to a HEAD is about these bytes; False when it does not say enough."""

@@ -69,21 +69,14 @@ _OF_EXPRESS: Final = "--x-s3"
 
 @dataclass(frozen=True, slots=True)
 class PlainAccess:
-    """How GETs are addressed and signed.
+    """How GETs are addressed and signed."""
 
-    Attributes:
-        endpoint: URL of the endpoint without a slash at its end; None for AWS.
-        region: That requests are signed for; None where none is set.
-        style: Of addressing, as botocore calls it.
-        credentials: Access key, secret key and token; None where requests are not signed.
-        connect_seconds: That connecting may take.
-    """
-
-    endpoint: str | None
-    region: str | None
-    style: str | None
+    endpoint: str | None  # URL of the endpoint without a slash at its end; None for AWS
+    region: str | None  # That requests are signed for; None where none is set
+    style: str | None  # Of addressing, as botocore calls it
+    # Access key, secret key and token; None where requests are not signed
     credentials: tuple[str, str, str | None] | None = field(repr=False)
-    connect_seconds: float
+    connect_seconds: float  # That connecting may take
 
     @classmethod
     def of(cls, options: Mapping[str, Any], variables: Mapping[str, str], connect_seconds: float) -> PlainAccess | None:

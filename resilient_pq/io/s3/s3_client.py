@@ -32,27 +32,18 @@ _NOT_ABOUT_ACCESS = frozenset({"config_kwargs", "fixed_upload_size"})
 
 
 class S3Connection:
-    """The client of one endpoint and one set of options in an event loop; the first request opens it.
-
-    Attributes:
-        limiter: How many requests are under way at one time, of all stores together.
-        plain: What sends GETs as long as nothing needs botocore; None where something does from the beginning.
-        client: That of aiobotocore, once there is one.
-        gets: What sends GETs past it, where something does.
-        renewal: What changes its credentials, where something does.
-    """
+    """The client of one endpoint and one set of options in an event loop; the first request opens it."""
 
     def __init__(self, options: Mapping[str, Any], progress_seconds: float | None, *, renews: bool) -> None:
-        """Nothing is looked up or opened yet."""
         most = max_requests_from(options)
-        self.limiter = RequestLimiter(most)
+        self.limiter = RequestLimiter(most)  # How many requests are under way at one time, of all stores together
         access = PlainAccess.of(options, surroundings("s3")[0], CONNECT_SECONDS)
         self.plain = None
         if access is not None:
-            self.plain = PlainGets(access, progress_seconds=progress_seconds)
-        self.client: Any = None
-        self.gets: S3Gets | None = None
-        self.renewal: Renewal | None = None
+            self.plain = PlainGets(access, progress_seconds=progress_seconds, max_connections=most)
+        self.client: Any = None  # That of aiobotocore, once there is one
+        self.gets: S3Gets | None = None  # What sends GETs past it, where something does
+        self.renewal: Renewal | None = None  # What changes its credentials, where something does
         self._options = options
         self._progress_seconds = progress_seconds
         self._renews = renews

@@ -119,15 +119,11 @@ class RequestBody(aiohttp.payload.Payload):
 
     aiohttp has no time-out for a body that the server stops taking: so there is patience, which every chunk
     that is taken renews.
-
-    Attributes:
-        handed_over: Every byte was given to the connection; the server may have it all.
     """
 
     def __init__(self, pieces: Sequence[memoryview], patience: asyncio.Timeout, progress_seconds: float | None) -> None:
-        """Nothing is handed over yet."""
         super().__init__(None)
-        self.handed_over = False
+        self.handed_over = False  # Every byte was given to the connection; the server may have it all
         self._pieces = pieces
         self._patience = patience
         self._progress_seconds = progress_seconds
@@ -135,7 +131,6 @@ class RequestBody(aiohttp.payload.Payload):
         self._at = 0  # for read
 
     def __len__(self) -> int:
-        """How many bytes."""
         return self._size or 0
 
     def __bool__(self) -> bool:

@@ -39,7 +39,6 @@ class Renewal:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing was asked with them yet."""
         self._signer = signer
         self._look_up = look_up
         self._clock = clock

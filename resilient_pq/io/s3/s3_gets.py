@@ -45,7 +45,6 @@ class S3Gets:
     """Sends GETs as a client of aiobotocore would."""
 
     def __init__(self, client: Any) -> None:
-        """Nothing is known yet."""
         self._session = client._endpoint.http_session
         self._signer = client._request_signer
         self._known: dict[str, BucketRequest | None] = {}

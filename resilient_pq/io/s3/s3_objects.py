@@ -45,7 +45,6 @@ class S3Objects(RangedGetStore):
         *,
         retry: RetryPolicy = WRITING,
     ) -> None:
-        """Nothing is opened before the first request."""
         options = s3fs_options(storage_options or {})
         self._client = S3Client(options)
         super().__init__(retry_policy_from(options, retry), limiter=lambda: self._client.connection.limiter)

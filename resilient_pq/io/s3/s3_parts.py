@@ -45,7 +45,6 @@ class S3Parts(S3Objects):
         *,
         retry: RetryPolicy = WRITING,
     ) -> None:
-        """Nothing is opened before the first request."""
         super().__init__(storage_options, retry=retry)
         # Of the uploads that keep the CRC32 of their parts, by id: whether that of the object covers its bytes
         # (FULL_OBJECT) or the sums of its parts (COMPOSITE).

@@ -41,18 +41,6 @@ class S3Store(S3Parts, MultipartStore):
 
     Bytes are sent with their CRC32, and an object is completed with that of all its parts, where the store
     takes them; which it does is found out by the first request of each kind.
-
-    Args:
-        storage_options: As s3fs and pandas users write them: `key`, `secret`, `token`, `anon`, `profile`,
-            `endpoint_url`, `client_kwargs`, `config_kwargs`, `s3_additional_kwargs` and the rest; the names that
-            Polars, delta-rs and obstore have for these (`aws_access_key_id`, `aws_secret_access_key`,
-            `aws_session_token`, `aws_endpoint`, `aws_region`, with ``aws_`` or without) are taken too. What is not
-            given comes from the environment (``AWS_*``, AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL among them)
-            and the configuration files. Of `config_kwargs`, `read_timeout` is the longest time in seconds
-            that a request may make no progress (15), in either direction, and `max_pool_connections` how many
-            are under way at one time (64).
-        retry: When a request is sent again. `retries` in `config_kwargs` sets the attempts instead: there is
-            one layer of retries, this one.
     """
 
     def __init__(
@@ -61,11 +49,6 @@ class S3Store(S3Parts, MultipartStore):
         *,
         retry: RetryPolicy = WRITING,
     ) -> None:
-        """Nothing is opened before the first request.
-
-        Raises:
-            UnsupportedError: There is no such option.
-        """
         super().__init__(storage_options, retry=retry)
         self._equal_parts = bool((storage_options or {}).get("fixed_upload_size", False))
         self._plain_completion = False

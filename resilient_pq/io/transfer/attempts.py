@@ -57,11 +57,7 @@ class Outage:
 
 
 class Attempts:
-    """Operations with their retries, under one policy and one limit of requests under way.
-
-    Attributes:
-        policy: When to try again.
-    """
+    """Operations with their retries, under one policy and one limit of requests under way."""
 
     def __init__(
         self,

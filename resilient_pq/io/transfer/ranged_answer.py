@@ -24,23 +24,14 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A server's answer to a GET, its body still unread.
-
-    Attributes:
-        body: The bytes.
-        status: 206 where the server says that it is a part, 200 otherwise.
-        content_range: The header as sent, or None.
-        content_length: Bytes of the body as announced, or None.
-        etag: The version that was sent, or None.
-        version: The version id in a versioned bucket, or None.
-    """
+    """A server's answer to a GET, its body still unread."""
 
     body: Body
-    status: int
-    content_range: str | None
-    content_length: int | None
-    etag: str | None
-    version: str | None = None
+    status: int  # 206 where the server says that it is a part, 200 otherwise
+    content_range: str | None  # The header as sent, or None
+    content_length: int | None  # Bytes of the body as announced, or None
+    etag: str | None  # The version that was sent, or None
+    version: str | None = None  # The version id in a versioned bucket, or None
 
 
 @dataclass(frozen=True, slots=True)

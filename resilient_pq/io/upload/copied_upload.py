@@ -29,17 +29,11 @@ _MAX_COPIES = 16
 
 @dataclass(frozen=True, slots=True)
 class CopiedUpload:
-    """An open upload, and its first parts.
+    """An open upload, and its first parts."""
 
-    Attributes:
-        upload_id: The upload.
-        parts: Parts 1, 2, ... in full: whole numbers of MiB.
-        num_bytes: Bytes in them.
-    """
-
-    upload_id: str
-    parts: tuple[Part, ...]
-    num_bytes: int
+    upload_id: str  # The upload
+    parts: tuple[Part, ...]  # Parts 1, 2, ... in full: whole numbers of MiB
+    num_bytes: int  # Bytes in them
 
 
 def parts_to_copy(end: int, options: SinkOptions) -> list[ByteRange]:

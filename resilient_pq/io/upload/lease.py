@@ -115,6 +115,11 @@ class Lease:
         return self._held is not None
 
     @property
+    def is_exclusive(self) -> bool:
+        """Whether nothing is begun before it is taken."""
+        return self._terms.exclusive
+
+    @property
     def held(self) -> FoundEpoch | None:
         """The epoch that its holder wrote; None where it is not held."""
         return None if self._held is None else FoundEpoch(self._held, self._etag)

@@ -48,42 +48,28 @@ class Origin:
 
 
 class PartSender:
-    """Begins an upload, sends its parts side by side, and confirms the lease after bytes were stored.
-
-    Attributes:
-        plan: What is to be sent.
-        buffers: The bytes that are not yet sent.
-        lease: Of the object; None where it is written without.
-        tasks: The requests under way.
-        failure: What the first request that failed for good raised; nothing is sent after it.
-        is_confirming: Whether it is being confirmed that the lease is held.
-        is_gone: Whether somebody else completed or aborted the upload.
-        commit_seconds: What the newest commit took that is done.
-        origins: What the store may copy, in the order of the object; none where it refused.
-        num_bytes_copied: Bytes of the parts that it has copied.
-    """
+    """Begins an upload, sends its parts side by side, and confirms the lease after bytes were stored."""
 
     def __init__(self, store: MultipartStore, key: str, options: SinkOptions) -> None:
-        """Send nothing yet."""
         self._store = store
         self._key = key
         self._options = options
-        self.plan = UploadPlan(options)
-        self.buffers = PartBuffers(self.plan.layout)
+        self.plan = UploadPlan(options)  # What is to be sent
+        self.buffers = PartBuffers(self.plan.layout)  # The bytes that are not yet sent
         self.lease = None if options.lease is None else Lease(store, key, options.lease)
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()  # The requests under way
         self.failure: BaseException | None = None
-        self.is_gone = False
-        self.commit_seconds = 0.0
-        self.origins: list[Origin] = []
-        self.num_bytes_copied = 0
+        self.is_gone = False  # Whether somebody else completed or aborted the upload
+        self.commit_seconds = 0.0  # What the newest commit took that is done
+        self.origins: list[Origin] = []  # What the store may copy, in the order of the object; none where it refused
+        self.num_bytes_copied = 0  # Bytes of the parts that it has copied
         self._copied_from: dict[str, ObjectInfo] = {}
         self._beginning: asyncio.Future[str] | None = None  # gives the upload id
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._commit_begun: tuple[int, float] | None = None  # its end, and when
         self._promised = 0  # bytes that were stored when the lease was last found to be held
-        self.is_confirming = False
+        self.is_confirming = False  # Whether it is being confirmed that the lease is held
 
     def continue_upload(self, upload_id: str, parts: Sequence[Part], pieces: Sequence[memoryview]) -> None:
         """Go on with an upload that has these parts in full; `pieces` are the bytes of the object behind them."""
@@ -256,6 +242,17 @@ class PartSender:
             await refuse_changed(self._store, source, source.size)
 
     async def _list(self) -> None:
+        """Compare what the store lists; at the end, when all parts are acknowledged, look at the lease meanwhile."""
+        if self.lease is None or not self.plan.arrived:
+            await self._compare_listed()
+            return
+        for failed in await asyncio.gather(self._compare_listed(), self.lease.confirm(), return_exceptions=True):
+            if failed is not None:
+                raise failed
+        if self.plan.completable:
+            self._promised = max(self._promised, self.plan.stored_end)
+
+    async def _compare_listed(self) -> None:
         try:
             parts = await self._listed(await self.begin())
         except BucketNotFoundError:

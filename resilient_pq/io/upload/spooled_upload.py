@@ -23,11 +23,7 @@ class SpooledStore(WriteStore, Protocol):
 
     @abstractmethod
     async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
-        """Send a local file, so that the object is there entirely or not at all.
-
-        Raises:
-            AlreadyExistsError: `exclusive`, and the object exists.
-        """
+        """Send a local file, so that the object is there entirely or not at all."""
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Begin an object in a local temporary file.

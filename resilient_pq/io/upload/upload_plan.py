@@ -8,7 +8,8 @@ of what was committed last; it has exactly the bytes up to that end, which never
 To commit up to an end in part m, the parts behind the open slot are sent, part m only up to that end. When
 all of them are acknowledged the open slot is sent in full: that single request is the commit, and m is the open
 slot from then on. So whoever takes parts 1, 2, ... up to and including the first whose size is no whole number of
-MiB has, at every moment, exactly what was committed last.
+MiB has, at every moment, exactly what was committed last. Where nothing was committed before the end, nothing
+is lost by sending the open slot beside the others: all of them together are the first commit.
 """
 
 from __future__ import annotations
@@ -50,23 +51,14 @@ class Later:
 
 
 class UploadPlan:
-    """What to send next, of an object of unknown size.
-
-    Attributes:
-        layout: Which bytes belong to which part.
-        position: Bytes appended so far.
-        num_bytes_resent: Bytes that were sent more than once so far, retries not counted.
-        begun: Whether any part was ever asked to be sent; until then the object can be a single request.
-        unanswered: Whether an attempt to send a part may have arrived, or may yet, since parts were listed last.
-    """
+    """What to send next, of an object of unknown size."""
 
     def __init__(self, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> None:
-        """Plan an object from its first byte."""
-        self.position = 0
-        self.num_bytes_resent = 0
-        self.begun = False
+        self.position = 0  # Bytes appended so far
+        self.num_bytes_resent = 0  # Bytes that were sent more than once so far, retries not counted
+        self.begun = False  # Whether any part was ever asked to be sent; until then the object can be a single request
         self._options = options
-        self.layout = PartLayout(options)
+        self.layout = PartLayout(options)  # Which bytes belong to which part
         self._slots: dict[int, PartSlot] = {}
         self._elsewhere = 0  # bytes that survive in another object
         self._done = 0  # bytes that whoever completes the upload would find
@@ -237,6 +229,11 @@ class UploadPlan:
         return self._closing and self.begun and not self._sending and self._done >= self.position
 
     @property
+    def arrived(self) -> bool:
+        """Whether all that was appended is in acknowledged parts, listed or not, and no more will come."""
+        return self._committed() if self._closing and self._target == self.position else self.sent
+
+    @property
     def completable(self) -> bool:
         """Whether all parts are sent, and were listed as they should be."""
         return self.sent and self._listed
@@ -290,7 +287,7 @@ class UploadPlan:
             assert self._head is not None
             yield slot, self._head
         if target is not None and last is not None:
-            if self._only_the_commit_is_left(last):
+            if self._only_the_commit_is_left(last) or (self._closing and not self.committed_end):
                 yield slot, target if last == self._open else slot.end
             if last > self._open:
                 yield self._slot(last), target

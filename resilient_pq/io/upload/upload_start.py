@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
@@ -30,9 +31,22 @@ _LOST_REPLY = timedelta(minutes=5)
 
 async def begin_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
     """Begin an upload, and name it in its lease before any part is sent: an upload that no lease names is empty."""
-    if lease is not None:
-        await lease.take()
-    upload_id = await store.create_upload(key)
+    if lease is None or lease.is_exclusive:
+        if lease is not None:
+            await lease.take()
+        upload_id = await store.create_upload(key)
+    else:  # side by side: an upload that no lease names holds nothing, and is removed where the lease is refused
+        creating = asyncio.create_task(store.create_upload(key))
+        try:
+            await lease.take()
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                creating.cancel()
+            (made,) = await asyncio.gather(creating, return_exceptions=True)
+            if isinstance(made, str):
+                await drop_upload(store, key, made, error)
+            raise
+        upload_id = await creating
     try:
         duplicates = await duplicates_of(store, key, upload_id)
         if lease is not None:

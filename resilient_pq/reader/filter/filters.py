@@ -26,28 +26,19 @@ _FORM: Final = '[("a", ">", 5), ("b", "in", [1, 2])], or a list of such lists fo
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One tuple of a filter.
+    """One tuple of a filter."""
 
-    Attributes:
-        leaf: The column.
-        condition: On its values.
-        plain: As of `Condition.to_plain`.
-    """
-
-    leaf: Leaf
-    condition: Condition
-    plain: tuple[bytes, ...] | None
+    leaf: Leaf  # The column
+    condition: Condition  # On its values
+    plain: tuple[bytes, ...] | None  # As of `Condition.to_plain`
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows are wanted.
+    """Which rows are wanted."""
 
-    Attributes:
-        any_of: Alternatives; a row is wanted where all terms of one of them hold. There is at least one, and each
-            has at least one term.
-    """
-
+    # Alternatives; a row is wanted where all terms of one of them hold. There is at least one, and each has at least
+    # one term
     any_of: tuple[tuple[Term, ...], ...]
 
     @property

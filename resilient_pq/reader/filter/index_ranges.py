@@ -32,17 +32,11 @@ _HEADER_GUESS = 1024
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A column chunk whose indexes are wanted.
+    """A column chunk whose indexes are wanted."""
 
-    Attributes:
-        contents: The file.
-        row_group: Ordinal of its row group.
-        leaf: Its column.
-    """
-
-    contents: Contents
-    row_group: int
-    leaf: Leaf
+    contents: Contents  # The file
+    row_group: int  # Ordinal of its row group
+    leaf: Leaf  # Its column
 
     @property
     def where(self) -> Where:
@@ -75,23 +69,14 @@ class IndexedChunk:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlace:
-    """Where an index or a filter lies.
+    """Where an index or a filter lies."""
 
-    Attributes:
-        chunk: Whose it is.
-        what: In words.
-        file: The data file that a summary names for the chunk; None where it is the file itself.
-        range: Its bytes.
-        crc: CRC32 of them; None where the file has none.
-        complete: Whether `range` is all of it; else the length is in its header.
-    """
-
-    chunk: IndexedChunk
-    what: str
-    file: str | None
-    range: ByteRange
-    crc: int | None
-    complete: bool = True
+    chunk: IndexedChunk  # Whose it is
+    what: str  # In words
+    file: str | None  # The data file that a summary names for the chunk; None where it is the file itself
+    range: ByteRange  # Its bytes
+    crc: int | None  # CRC32 of them; None where the file has none
+    complete: bool = True  # Whether `range` is all of it; else the length is in its header
 
     @property
     def where(self) -> Where:

@@ -236,10 +236,13 @@ class _Walk:
             self._expected = header.number + 2, record.other_copy
             return end
         following = yield from self._next_header(header.end)
-        second = yield from self._header_at(following)
-        is_beside = second is not None and second.kind == RecordKind.PARITY and second.previous == header.offset
-        if second is not None and is_beside:
-            following, self._expected = second.end, (second.number + 1, second.offset)
-        message = "parity is damaged: no row is lost with it"
-        self._damage(header.offset, following, message, holds_rows=False, is_beside=is_beside)
+        behind = yield from self._header_at(following)
+        is_beside, expected = behind is None, None
+        if behind is not None and behind.kind == RecordKind.PARITY and behind.previous == header.offset:
+            is_beside, following, expected = True, behind.end, (behind.number + 1, behind.offset)
+        elif behind is not None and behind.number == header.number + 2:  # the second record alone is missing
+            is_beside, expected = True, (behind.number, behind.previous)
+        message = "parity is damaged: no row is lost with it" if is_beside else "parity and what follows it are damaged"
+        self._damage(header.offset, following, message, holds_rows=not is_beside, is_beside=is_beside)
+        self._expected = expected
         return following

@@ -29,11 +29,7 @@ MORE_OF_CHUNK = SPAN_SIZE + GCM_OVERHEAD
 
 
 def opened_payload(header: RecordHeader, module: memoryview, cipher: FileCipher) -> bytes:
-    """The content of the sealed payload of a record.
-
-    Raises:
-        WrongTagError: It is not what was sealed for this record.
-    """
+    """The content of the sealed payload of a record."""
     if module_size(module, 0, len(module), GCM_OVERHEAD) != len(module):
         raise WrongTagError
     aad = record_aad(cipher.file_aad, header.kind, header.number)
@@ -41,11 +37,7 @@ def opened_payload(header: RecordHeader, module: memoryview, cipher: FileCipher)
 
 
 def opened_record(header: RecordHeader, payload: memoryview, cipher: FileCipher) -> RowGroupRecord:
-    """The record of a row group, whose metadata and indexes may still be sealed.
-
-    Raises:
-        AuthenticationError: It is not what was sealed.
-    """
+    """The record of a row group, whose metadata and indexes may still be sealed."""
     try:
         content = opened_payload(header, payload, cipher)
     except WrongTagError:

@@ -228,7 +228,7 @@ class _Scan:
         opener = await self._opener(place, data)
         if opener is not None:
             path = self.schema.leaves[place.column].column_path
-            chunk = SealedChunk(start, end, opener, path, _begins_with_dictionary(opener, data), crc=span.crc)
+            chunk = SealedChunk(start, end, opener, path, _opens(opener, None, data), crc=span.crc)
             self._add(chunk)
             await self._examine(chunk, data)
 
@@ -289,7 +289,3 @@ def _opens(opener: ChunkCipher, ordinal: int | None, data: memoryview) -> bool:
     except (FormatError, WrongTagError):
         return False
     return True
-
-
-def _begins_with_dictionary(opener: ChunkCipher, data: memoryview) -> bool:
-    return _opens(opener, None, data)

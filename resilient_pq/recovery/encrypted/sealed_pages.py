@@ -38,13 +38,7 @@ class LostPage:
 
 
 def find_pages(chunk: SealedChunk, data: memoryview, copies: ChunkCopies | None) -> list[LostPage]:
-    """Find the pages of a chunk in its bytes, as far as there are any; gives those that do not open.
-
-    Args:
-        chunk: Which one; it is given its pages, and the bytes of copies where these are others than its own.
-        data: Its bytes, fewer where the file is cut short.
-        copies: What the record of its row group keeps of it; None without one.
-    """
+    """Find the pages of a chunk in its bytes, as far as there are any; gives those that do not open."""
     known = _copied_pages(chunk, data, copies) if copies is not None else None
     if known is not None:
         chunk.pages, chunk.instead = known

@@ -29,18 +29,18 @@ from resilient_pq.writer.file_sealing import shown_metadata
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """A footer for the row groups that lie whole in their places.
+    """Where a file is cut, and the footer for the row groups that lie whole before that.
 
     Attributes:
-        end: Where it belongs.
-        record: It, and the record around it.
-        num_rows: Rows that it names.
+        end: The offset.
+        record: The footer, and the record around it; empty where that is there.
+        num_rows: Rows that it names; None where they are not known.
         num_row_groups: Row groups that it names.
     """
 
     end: int
     record: bytes
-    num_rows: int
+    num_rows: int | None
     num_row_groups: int
 
 

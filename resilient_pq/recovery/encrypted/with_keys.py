@@ -50,13 +50,13 @@ async def decrypted(
     """
     found = DecryptionKeys.of(keys, (source.store, source.key))
     again = partial(decrypted, keys=keys, aad_prefix=aad_prefix)
+    open_view = partial(
+        DecryptedStore.open, keys=found, aad_prefix=aad_prefix, tail_bytes=TAIL_BYTES, shows_damage=True
+    )
     failure: FormatError | WrongKeyError | None = None
     if not by_records and source.file_id is None:
         try:
-            view = await DecryptedStore.open(
-                source.store, source.key, found, aad_prefix=aad_prefix, tail_bytes=TAIL_BYTES, shows_damage=True
-            )
-            return await source.decrypted(view, again)
+            return await source.decrypted(await open_view(source.store, source.key), again)
         except (FormatError, WrongKeyError) as error:
             failure = error  # which is the footer's alone where its records open
     source = await _put_back(source)
@@ -64,9 +64,7 @@ async def decrypted(
         return await source.decrypted(scanned, again)
     if failure is not None:
         raise failure
-    view = await DecryptedStore.open(
-        source.store, source.key, found, aad_prefix=aad_prefix, tail_bytes=TAIL_BYTES, shows_damage=True
-    )
+    view = await open_view(source.store, source.key)
     await _examine_chunks(source, view)
     return await source.decrypted(view, again)
 

@@ -11,7 +11,7 @@ from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import FormatError, KeyMissingError, NothingToRecoverError, RowsLostError, Where
 from resilient_pq.format.crypto.sealed_footer import parse_sealed_footer
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MIN_FILE_SIZE, TAIL_SIZE
-from resilient_pq.format.resilience_records import RecordHeader, RecordKind
+from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.output_target import Target, check_free, make_folder
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.contents import Contents
@@ -58,19 +58,26 @@ async def check_ciphertext(source: DamagedObject, progress: Progress | None) -> 
         message = "its writer did not finish it: it ends in a checkpoint"
         findings.append(Finding(Damage.UNFINISHED, message, Where(offset=found.size), costs_rows=False))
     damaged = outcome is not Outcome.CIPHERTEXT_WHOLE and lasts(source.url)
+    following = (command("recover", source.url, recovered_name(source.url)),) if damaged else ()
+    note, count = _MORE if findings else _WHOLE, len(found.row_groups)
+    return replace(_checked(source, contents, outcome, findings, note), num_row_groups=count, next=following)
+
+
+def _checked(
+    source: DamagedObject, contents: Contents | None, outcome: Outcome, findings: Sequence[Finding], note: str
+) -> Report:
     return Report(
         verb="check",
         url=source.url,
         outcome=outcome,
         num_rows=None if contents is None else contents.num_rows,
-        num_row_groups=len(found.row_groups),
-        size=found.size,
+        num_row_groups=0 if contents is None else len(contents.metadata.row_groups),
+        size=source.info.size,
         findings=tuple(findings),
-        next=(command("recover", source.url, recovered_name(source.url)),) if damaged else (),
         schema=None if contents is None else str(contents.schema),
         pages_verified=0,
         pages_decoded=0,
-        notes=(_MORE if findings else _WHOLE,),
+        notes=(note,),
     )
 
 
@@ -101,19 +108,7 @@ async def _check_clear_columns(source: DamagedObject, contents: Contents | None,
         outcome = Outcome.DAMAGED if findings else outcome
     elif not await _ends_in_footer(source):
         findings, outcome = [Finding(Damage.TORN, _NO_END, Where(offset=source.info.size))], Outcome.NOTHING
-    return Report(
-        verb="check",
-        url=source.url,
-        outcome=outcome,
-        num_rows=None if contents is None else contents.num_rows,
-        num_row_groups=0 if contents is None else len(contents.metadata.row_groups),
-        size=source.info.size,
-        findings=tuple(findings),
-        schema=None if contents is None else str(contents.schema),
-        pages_verified=0,
-        pages_decoded=0,
-        notes=(_UNCHECKED if contents is None else _CLEAR_ONLY,),
-    )
+    return _checked(source, contents, outcome, findings, _UNCHECKED if contents is None else _CLEAR_ONLY)
 
 
 async def recover_ciphertext(
@@ -140,58 +135,36 @@ async def recover_ciphertext(
     if newest is None or (newest.kind == RecordKind.ANCHOR and continued is None):
         hint = f"{_PASS_KEYS}: with them row groups are recovered that no checkpoint names"
         raise _nothing(source, findings, _lost(found, 0), hint)
-    return await _cut(source, found, newest, continued, findings, target, options, progress)
+    ending = continued or Continued(newest.end, b"", None, found.count_row_groups(newest.end))
+    return await _cut(source, found, ending, findings, target, options, progress)
 
 
 async def _cut(
     source: DamagedObject,
     found: Ciphertext,
-    newest: RecordHeader,
-    continued: Continued | None,
+    ending: Continued,
     findings: Sequence[Finding],
     target: Target,
     options: RecoverOptions,
     progress: Progress | None,
 ) -> Report:
     """Copy the bytes up to the end of a footer, or of a row group with a new footer behind it."""
-    end = newest.end if continued is None else continued.end
-    lost = _lost(found, end)
-    if options.on_damage == OnDamage.RAISE:
-        _refuse(lost, source.url)
-    outcome = _outcome_of(lost, findings)
+    end, num_rows, lost = ending.end, ending.num_rows, _lost(found, ending.end)
+    if lost and options.on_damage == OnDamage.RAISE:
+        message = "rows behind the newest whole checkpoint would be lost, and on_damage is 'raise'; nothing was written"
+        raise RowsLostError(message, where=Where(key=source.url), hint=f"{_PASS_KEYS} to keep them")
+    outcome = Outcome.RECOVERED if findings else Outcome.CIPHERTEXT_WHOLE
+    outcome = Outcome.PARTIAL if lost else outcome
     if options.only_damaged and outcome is Outcome.CIPHERTEXT_WHOLE:
         return _recovered(source, outcome, findings, Kept(None, None, 0, 0))
-    await _prepare(target, options)
-    async with beginning_of(source, target, end, progress) as sink:
-        if continued is not None:
-            await sink.write(continued.record)
-    kept = Kept(target.url, None, end, None if lost else 0, lost)
-    report = _recovered(source, outcome, findings, kept, found.count_row_groups(end))
-    return report if continued is None else _with_rows(report, kept, continued)
-
-
-def _outcome_of(lost: Sequence[LostRegion], findings: Sequence[Finding]) -> Outcome:
-    if lost:
-        return Outcome.PARTIAL
-    return Outcome.RECOVERED if findings else Outcome.CIPHERTEXT_WHOLE
-
-
-def _with_rows(report: Report, kept: Kept, continued: Continued) -> Report:
-    """The report with the rows that the footer key tells."""
-    kept = replace(kept, num_rows=continued.num_rows)
-    return replace(report, num_rows=continued.num_rows, num_row_groups=continued.num_row_groups, kept=kept)
-
-
-def _refuse(lost: Sequence[LostRegion], url: str) -> None:
-    if lost:
-        message = "rows behind the newest whole checkpoint would be lost, and on_damage is 'raise'; nothing was written"
-        raise RowsLostError(message, where=Where(key=url), hint=f"{_PASS_KEYS} to keep them")
-
-
-async def _prepare(target: Target, options: RecoverOptions) -> None:
     if options.only_damaged:
         await check_free(target)
     await make_folder(target)
+    async with beginning_of(source, target, end, progress) as sink:
+        if ending.record:
+            await sink.write(ending.record)
+    kept = Kept(target.url, num_rows, end, None if lost else 0, lost)
+    return replace(_recovered(source, outcome, findings, kept, ending.num_row_groups), num_rows=num_rows)
 
 
 async def _surveyed(source: DamagedObject) -> tuple[DamagedObject, Ciphertext, list[Finding]]:

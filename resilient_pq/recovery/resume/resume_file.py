@@ -343,4 +343,6 @@ async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:
             "there is nothing to resume: the file is complete",
             hint=ADDING,
         )
-    return NotFoundError("no unfinished file of this name", hint="begin it: `rpq write` (create), or look at the path")
+    return NotFoundError(
+        "no unfinished file of this name", hint="check the path; `rpq write` (create) begins a new file"
+    )

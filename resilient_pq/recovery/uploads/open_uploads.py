@@ -230,7 +230,7 @@ async def multipart_store(
             raise UnsupportedError(
                 "this store has no multipart uploads",
                 where=Where(key=store.url_of(key)),
-                hint="uploads are a matter of S3: s3://bucket/key",
+                hint="only S3 has uploads: name s3://bucket/key",
             )
         yield store, key
 
