@@ -66,7 +66,7 @@ class PageTable:
         except (ThriftError, EncodingError):
             # Says which page it is, and may understand what the kernel did not.
             return cls.of(list(pages_of(chunk, base, num_values)))
-        return _checked_end(cls(headers.tolist(), chunk, base, None), chunk)
+        return cls(headers.tolist(), chunk, base, None)
 
     def page(self, row: int) -> Page:
         """One of the pages as an object."""
@@ -100,23 +100,25 @@ class PageTable:
         return sum([row[PageField.NUM_VALUES] for row in self.rows if row[PageField.TYPE] in DATA_PAGES])
 
 
-def _checked_end(table: PageTable, chunk: memoryview) -> PageTable:
-    """The table, if no further page begins in the bytes behind its last one and goes beyond the chunk.
+def check_end(table: PageTable) -> None:
+    """Refuse a chunk behind whose last page a further one begins that goes beyond the chunk.
 
     Some writers leave bytes there. But of a page in which the next chunk begins these lie in the place of others.
     """
-    last = table.rows[-1] if table.rows else None
-    rest = chunk[last[PageField.BODY] + last[PageField.COMPRESSED_SIZE] :] if last is not None else chunk[:0]
-    if bytes(rest[:3]) in _HEADERS_BEGIN:
-        try:
-            header, body = read_header(rest, 0)
-            fits = body + header.compressed_page_size <= len(rest)
-        except ThriftError:
-            fits = False
-        if not fits:
-            where = Where(page=len(table.rows), offset=table.base + len(chunk) - len(rest))
-            raise EncodingError("a page begins behind the last value, and goes beyond its column chunk", where=where)
-    return table
+    if table.chunk is None or not table.rows:
+        return
+    rest = table.chunk[table.rows[-1][PageField.BODY] + table.rows[-1][PageField.COMPRESSED_SIZE] :]
+    if bytes(rest[:3]) not in _HEADERS_BEGIN:
+        return
+    try:
+        header, body = read_header(rest, 0)
+    except ThriftError:
+        fits = False
+    else:
+        fits = body + header.compressed_page_size <= len(rest)
+    if not fits:
+        where = Where(page=len(table.rows), offset=table.base + len(table.chunk) - len(rest))
+        raise EncodingError("a page begins behind the last value, and goes beyond its column chunk", where=where)
 
 
 def _row(page: Page) -> list[int]:
@@ -154,7 +156,7 @@ def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_
             check_crc(page, zero_is_none=zero_is_none)
             pages.append(page)
         return PageTable.of(pages)
-    table = _checked_end(PageTable(headers.tolist(), chunk, base, None), chunk)
+    table = PageTable(headers.tolist(), chunk, base, None)
     least = 1 if zero_is_none else 0
     for ordinal, (_, body, size, _, _, stored, *_) in enumerate(table.rows):
         if stored >= least and crc32(chunk[body : body + size]) != stored:
