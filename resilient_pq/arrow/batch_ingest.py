@@ -36,29 +36,31 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 class Batch:
     """Some rows, ready for the encoder: one column per leaf of the schema, and about what these take in memory.
 
-    `flat` are the same rows as `kernels.FlatRows`, where they can be; then columns are made when they are asked for.
+    `flat` are the same rows as `kernels.FlatRows`, as far as they can be; `column` gives those of a leaf.
     """
 
     def __init__(
         self,
         num_rows: int,
-        columns: Callable[[], tuple[LeafRows | ShreddedRows, ...]],
+        column: Callable[[int], LeafRows | ShreddedRows],
+        num_leaves: int,
         num_bytes: int,
         flat: Any = None,
     ) -> None:
         self.num_rows, self.num_bytes, self.flat = num_rows, num_bytes, flat
-        self._columns = columns
+        self.column = column
+        self._num_leaves = num_leaves
 
     @cached_property
     def columns(self) -> tuple[LeafRows | ShreddedRows, ...]:
         """The rows of each leaf."""
-        return self._columns()
+        return tuple(map(self.column, range(self._num_leaves)))
 
     @classmethod
     def of(cls, columns: Sequence[LeafRows | ShreddedRows], num_rows: int) -> Batch:
         """Rows of leaves, one column per leaf of the schema."""
         made = tuple(columns)
-        return cls(num_rows, lambda: made, sum([leaf.num_bytes for leaf in made]))
+        return cls(num_rows, made.__getitem__, len(made), sum([leaf.num_bytes for leaf in made]))
 
     @property
     def leaves(self) -> tuple[LeafData, ...]:
@@ -76,14 +78,17 @@ class LeafPaths:
     """Where each leaf lies in arrays of a type."""
 
     def __init__(self, found: Field, leaves: Sequence[Leaf], paths: Sequence[tuple[int, Fit, Way]]) -> None:
-        """Find out whether all are `flat`."""
+        """Find out which are `flat`."""
         self.found, self.ways = found, paths
         rows = [_leaf_numbers(leaf.node, position, fit) for leaf, (position, fit, _) in zip(leaves, paths, strict=True)]
-        self._flat = np.array(rows, np.int64) if all(rows) and rows and kernels.FlatRows is not None else None
+        #: The leaves that are not.
+        self.others = [at for at, row in enumerate(rows) if row is _NO_FLAT_LEAF]
+        usable = len(self.others) < len(rows) and kernels.FlatRows is not None
+        self._flat = np.array(rows, np.int64) if usable else None
         self._varies = any(map(_varies, leaves))
 
     def flat_rows(self, rows: Rows, batch_bytes: int) -> Any:
-        """The rows as `kernels.FlatRows`; None where they are not flat, or are to be cut."""
+        """The rows as `kernels.FlatRows`; None where none are flat, or they are to be cut."""
         if self._flat is None or not (rows.array or rows.apart):
             return None
         if rows.array is not None:
@@ -91,19 +96,24 @@ class LeafPaths:
         else:
             owners, starts = [part.owner for part in rows.columns], [part.start for part in rows.columns]
             flat = kernels.FlatRows(owners, 0, self._flat, [owner._addr() for owner in owners], starts, rows.length)
-        return flat if flat.simple and (flat.size <= batch_bytes or not self._varies) else None
+        fits = not self._varies or (rows.num_bytes if self.others else flat.size) <= batch_bytes
+        return flat if flat.simple and fits else None
+
+
+#: The `LeafNumber`s of a leaf that is not flat: it has no column.
+_NO_FLAT_LEAF: Final = (-1, 0, 0, 0, 0, 0)
 
 
 def _leaf_numbers(node: Node, column: int, fit: Fit) -> tuple[int, ...]:
-    """The `LeafNumber`s of a column; none where it is not flat, or is stored in another way than Arrow has it."""
+    """The `LeafNumber`s of a column, which may be nested, or be stored in another way than Arrow has it."""
     kind = fit.found.format.partition(":")[0]
     if fit.found.dictionary is not None or not isinstance(node, Primitive) or node.repetition is Repetition.REPEATED:
-        return ()
+        return _NO_FLAT_LEAF
     offsets = {"u": 4, "z": 4, "U": 8, "Z": 8}.get(kind, 0)
     if kind not in SAME_FORM.get(node.physical_type, ()) and not (node.physical_type is Type.BYTE_ARRAY and offsets):
-        return ()
+        return _NO_FLAT_LEAF
     if node.physical_type is Type.FIXED_LEN_BYTE_ARRAY:
-        return ()
+        return _NO_FLAT_LEAF
     width = 0 if offsets or kind == "b" else storage_dtype(fit.found).itemsize
     return column, node.physical_type, width, offsets, node.repetition is Repetition.OPTIONAL, kind in "cs"
 
@@ -203,7 +213,10 @@ class Ingest:
         first_row = 0
         for rows in source.batches:
             if (flat := paths.flat_rows(rows, batch_bytes)) is not None:
-                yield Batch(rows.length, partial(self._whole, rows, paths, first_row), flat.num_bytes, flat)
+                known = {at: _looked_at(self._leaf(rows, paths, first_row, {}, at)) for at in paths.others}
+                num_bytes = flat.num_bytes + sum([leaf.num_bytes for leaf in known.values()])
+                column = partial(self._leaf, rows, paths, first_row, known)
+                yield Batch(rows.length, column, len(paths.ways), num_bytes, flat)
                 first_row += rows.length
                 continue
             _refuse_null_rows(rows, first_row)
@@ -211,16 +224,14 @@ class Ingest:
                 yield from self._batches_of(rows, paths, first_row, batch_bytes)
             first_row += rows.length
 
-    def _whole(self, rows: Rows, paths: LeafPaths, first_row: int) -> tuple[LeafRows, ...]:
-        return tuple(
-            [
-                LeafRows(leaf, rows, position, fit, way, 0, rows.length, first_row)
-                for leaf, (position, fit, way) in zip(self.schema.leaves, paths.ways, strict=True)
-            ]
-        )
+    def _leaf(self, rows: Rows, paths: LeafPaths, first_row: int, known: Mapping[int, LeafRows], at: int) -> LeafRows:
+        """The rows of a leaf, which may be known."""
+        position, fit, way = paths.ways[at]
+        leaf = self.schema.leaves[at]
+        return known.get(at) or LeafRows(leaf, rows, position, fit, way, 0, rows.length, first_row)
 
     def _batches_of(self, rows: Rows, paths: LeafPaths, first_row: int, batch_bytes: int) -> Iterator[Batch]:
-        whole = self._whole(rows, paths, first_row)
+        whole = [self._leaf(rows, paths, first_row, {}, at) for at in range(len(paths.ways))]
         risky = [_may_fail(leaf.fit, rows.columns[leaf.column]) for leaf in whole]
         size = rows.num_bytes
         # Rows that all take as much and cannot fail need no cuts: a row group finds its end in them, and nothing is
@@ -228,11 +239,7 @@ class Ingest:
         whole_at_once = size <= batch_bytes or not (any(risky) or any(_varies(rows.leaf) for rows in whole))
         step = rows.length if whole_at_once else max(1, rows.length * batch_bytes // size)
         if step == rows.length:
-            known = (
-                replace(leaf, known=leaf.shredded()) if may_fail else leaf
-                for leaf, may_fail in zip(whole, risky, strict=True)
-            )
-            yield Batch.of(tuple(known), rows.length)
+            yield Batch.of(list(map(_looked_at, whole)), rows.length)
             return
         cuts = [*range(0, rows.length, step), rows.length]
         for leaf in compress(whole, risky):
@@ -267,6 +274,11 @@ def _is_text(value: bytes) -> bool:
 def _refuse_null_rows(rows: Rows, first_row: int) -> None:
     if rows.valid is not None:
         raise SchemaError(f"row {first_row + int(np.argmin(rows.valid))} is null as a whole")
+
+
+def _looked_at(leaf: LeafRows) -> LeafRows:
+    """The rows, with levels and values where making those can fail."""
+    return replace(leaf, known=leaf.shredded()) if _may_fail(leaf.fit, leaf.rows.columns[leaf.column]) else leaf
 
 
 def _may_fail(fit: Fit, part: BufferPart) -> bool:

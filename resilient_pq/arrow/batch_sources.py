@@ -31,7 +31,6 @@ class Rows:
     """
 
     def __init__(self, length: int, columns: tuple[BufferPart, ...], *, apart: bool = False) -> None:
-        """Take columns."""
         self.length = length
         self.apart = apart
         self.array: Any = None

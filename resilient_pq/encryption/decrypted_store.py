@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Final, TypeAlias
 
 from resilient_pq.encryption.held_chunks import HeldChunks
@@ -57,9 +56,10 @@ class DecryptedStore(SubstituteStore):
         tail: ObjectTail | None = None,
         *,
         shows_damage: bool,
+        damaged: Set[int] = frozenset(),
         heals: bool = False,
     ) -> None:
-        """`open` is the way to get one, unless other regions than its own are known."""
+        """`open` is the way to get one, unless other regions than its own are known, and where some are `damaged`."""
         super().__init__(store, info, size)
         self.encrypted_footer = keys.sealed.module is not None  # Whether its footer is encrypted, too
         self.state: str | None = None  # What the footer says of the file's state; None in files of others
@@ -68,6 +68,8 @@ class DecryptedStore(SubstituteStore):
         self._tail = tail or ObjectTail(info, info.size, b"")
         self._held = HeldChunks(self._whole)
         self._warned, self._shows_damage, self._heals = False, shows_damage, heals
+        #: Offsets of regions of which it is known that something in them does not open, and that it is shown so.
+        self._damaged = {*damaged}
         self._healed: HealedStore | None = None
         self._regions = sorted(regions, key=lambda region: region.start)
         _check_places(self._regions, size)
@@ -162,40 +164,44 @@ class DecryptedStore(SubstituteStore):
         except FormatError:
             # Nobody asked for indexes: rows can be read without them, and who needs one reads it by itself.
             start = max([start, *(index.end - HEADER_SIZE for index in self._indexes)])
-            return ObjectTail(info, start, await self._read(key, start, self._size, lenient=True))
+            return ObjectTail(
+                info, start, await self._read(key, start, self._size, {index.start for index in self._indexes})
+            )
 
     async def close(self) -> None:
         """Close the store that this stands for."""
         self._held.drop()
         await self._store.close()
 
-    async def _read(self, key: str, start: int, end: int, *, lenient: bool = False) -> memoryview:
+    async def _read(self, key: str, start: int, end: int, lenient: Set[int] = frozenset()) -> memoryview:
         touched = [await self._located(region, start, end) for region in self._touched(start, end)]
         first = touched[0] if touched else None
         if isinstance(first, Patch) and first.start <= start and end <= first.end:
             return memoryview(first.content)[start - first.start : end - first.start]
-        return await self._opened(touched, start, end, self._stored, lenient=lenient)
+        return await self._opened(touched, start, end, self._stored, lenient)
 
     async def _opened(
-        self, touched: Sequence[PlainRegion], start: int, end: int, read: _ReadStored, *, lenient: bool = False
+        self, touched: Sequence[PlainRegion], start: int, end: int, read: _ReadStored, lenient: Set[int] = frozenset()
     ) -> memoryview:
         """What the regions have from `start` to `end`, from what is stored for them."""
         low, high = _stored_place(touched, start, end)
+        lenient = lenient or self._damaged
         try:
-            return await self._opened_of(await read(low, high), low, touched, start, end, lenient=lenient)
+            return await self._opened_of(await read(low, high), low, touched, start, end, lenient)
         except FormatError:
             pass
         try:
             async with new_connections():  # a transfer can go wrong as well as a disk
                 data = await read(low, high)
-            return await self._opened_of(data, low, touched, start, end)
+            return await self._opened_of(data, low, touched, start, end, lenient)
         except FormatError:
             found = await self._opened_through_parity(touched, start, end, low, high)
             if found is not None:
                 return found
             if not self._shows_damage:
                 raise
-        return await self._opened_of(data, low, touched, start, end, lenient=True)
+        self._damaged |= {region.start for region in touched}
+        return await self._opened_of(data, low, touched, start, end, self._damaged)
 
     async def _opened_through_parity(
         self, touched: Sequence[PlainRegion], start: int, end: int, low: int, high: int
@@ -230,11 +236,9 @@ class DecryptedStore(SubstituteStore):
         touched: Sequence[PlainRegion],
         start: int,
         end: int,
-        *,
-        lenient: bool = False,
+        lenient: Set[int] = frozenset(),
     ) -> memoryview:
-        read = partial(opened, lenient=lenient)
-        found = await off_loop(len(data) // PIECE_BYTES, read, data, base, touched, start, end)
+        found = await off_loop(len(data) // PIECE_BYTES, opened, data, base, touched, start, end, lenient)
         self._warn_of_unverified(touched)
         return found
 
@@ -320,7 +324,7 @@ class DecryptedObject(OpenObject):
         with suppress(FormatError):  # the loop reads it again, heals it, or says what is wrong
             if (found := self._view.read_through(self._stored, start, end)) is not None:
                 return found
-        return asyncio.run_coroutine_threadsafe(self._view._read("", start, end), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._view._read(self._view._info.key, start, end), self._loop).result()
 
     def close(self) -> None:
         """Close what is stored."""

@@ -77,12 +77,12 @@ class FileKeys:
     @property
     def encryption(self) -> Encryption | None:
         """How to encrypt another file in the same way; None where the key of a column is not known."""
+        if self.missing:
+            return None
         known = {path: key for path, key in self.column_keys.items() if key is not None}
         said = {path: self.asked.portable(about) for path, about in self.own.items()}
         algorithm, file_aad = self.sealed.algorithm, self.cipher.file_aad
         prefix = b"" if algorithm.file_unique is None else (file_aad or b"").removesuffix(algorithm.file_unique)
-        if self.missing:
-            return None
         return Encryption(
             self.footer_key,
             column_keys=known,

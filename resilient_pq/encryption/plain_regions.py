@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -197,16 +197,17 @@ def put_bytes(content: bytes | bytearray | memoryview, at: int, out: memoryview,
 
 
 def opened(
-    data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int, *, lenient: bool = False
+    data: memoryview, base: int, touched: Sequence[PlainRegion], start: int, end: int, lenient: Set[int] = frozenset()
 ) -> memoryview:
-    """The bytes from `start` to `end` in the clear."""
+    """The bytes from `start` to `end` in the clear; regions at `lenient` offsets may be shown as damaged."""
     out, at = memory_pool.empty((end - start,), np.uint8).data, start
     # An index between pages that are wanted is not: zero bytes are none, which is told where one is wanted.
     has_pages = any(isinstance(region, SealedChunk) for region in touched)
     for region in touched:
         if region.start > at:
             out[at - start : region.start - start] = data[at - base : region.start - base]
-        region.read(data, base, out, start, lenient=lenient or (has_pages and isinstance(region, SealedIndex)))
+        is_between = has_pages and isinstance(region, SealedIndex)
+        region.read(data, base, out, start, lenient=is_between or region.start in lenient)
         at = max(at, region.end)
     if at < end:
         out[at - start :] = data[at - base : end - base]

@@ -256,3 +256,8 @@ class RecordChain:
         self.number += 1
         self.previous = offset
         return b"".join((header, crc32(header).to_bytes(4, "little"), payload))
+
+    def follow(self, count: int, previous: int) -> None:
+        """So many more were made, of which the last one lies at `previous`."""
+        self.number += count
+        self.previous = previous

@@ -178,8 +178,11 @@ class Contents:
 def _may_have_sums(row_group: RowGroup) -> bool:
     """Whether a chunk may have our key: chunks that were not parsed yet are searched as bytes."""
     columns = row_group.columns
-    unread = columns.unread if isinstance(columns, kernels.KeptStructs) else None
-    return unread is None or len(kernels.find_all(unread, footer.CRC_KEY.encode())) > 0
+    spans = columns.spans if isinstance(columns, kernels.KeptStructs) else None
+    if spans is None:
+        return True
+    data, starts = spans
+    return len(kernels.find_all(memoryview(data)[starts[0] : starts[-1]], footer.CRC_KEY.encode())) > 0
 
 
 def _state(found: Footer, key_value: dict[str, str | None]) -> FileState | None:

@@ -90,15 +90,11 @@ class EncodePool(Generic[T]):
     A thread goes on with the next call by itself, so that the event loop is no part of the way from one to the
     next. It does not wait where too much is finished: it ends, and another goes on when there is room, so that writers
     that wait for a store do not take threads away from the store.
-
-    Attributes:
-        max_threads: Calls made at one time; a single one never runs beside whoever takes its results.
     """
 
     def __init__(
         self, max_threads: int, max_waiting_bytes: int, size_of: Callable[[T], int], *, worth_taking: int = 0
     ) -> None:
-        """Begin without calls."""
         self.max_threads = max_threads
         # No call begins while finished ones that wait to be taken, or whose results are dealt with, have more.
         self._max_waiting_bytes = max_waiting_bytes

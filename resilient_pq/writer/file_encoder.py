@@ -261,7 +261,7 @@ class FileEncoder:
     def _encode_declined(self, rows: FlatRows, at: int, side_by_side: SideBySide) -> EncodedChunk:
         leaf = self.layout.schema.leaves[at]
         chunk = OpenChunk(leaf)
-        chunk.add(rows.batch.columns[at].slice(rows.start, rows.start + rows.num_rows), 1.0)
+        chunk.add(rows.batch.column(at).slice(rows.start, rows.start + rows.num_rows), 1.0)
         pieces = [(leaf, chunk, self._chunk_options[at], self._dictionaries[at])]
         return _encode(pieces, None, rows.ordinal, rows.number, rows.num_rows, side_by_side)[0]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resilient_pq.checksum import crc32
+from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.format import compact_protocol, footer, kernels
 from resilient_pq.format.annotations import Empty
 from resilient_pq.format.file_metadata import (
@@ -159,6 +159,16 @@ class FileLayout:
         self._chunks.append(chunk)
         return [record, *buffers]
 
+    def chunks(self, chunks: Sequence[EncodedChunk]) -> Buffers:
+        """The next column chunks of the open row group, each with its record before it."""
+        if kernels.FlatChunk is None or self.sealing is not None or set(map(type, chunks)) != {kernels.FlatChunk}:
+            return [buffer for chunk in chunks for buffer in self.chunk(chunk)]
+        record, *buffers = self.chunk(chunks[0])
+        more, self.offset = kernels.records_like(record, list(chunks[1:]), self.offset, xxh3, crc32)
+        self._chunks += chunks[1:]
+        self._chain.follow(len(chunks) - 1, chunks[-1].offset - CHUNK_RECORD_SIZE)
+        return [record, *buffers, *more]
+
     def end_row_group(self, num_rows: int, *, sorting_columns: list[StoredSortingColumn] | None = None) -> Buffers:
         """Complete the open row group, of which all chunks have been laid out; gives its bloom filters and its record.
 
@@ -166,8 +176,7 @@ class FileLayout:
         name them too (parquet-format, BloomFilter.md, allows both).
         """
         chunks, self._chunks = self._chunks, []
-        sealing, number = self.sealing, len(self.row_groups)
-        described, filters = self._described(chunks)
+        (described, filters), sealing, number = self._described(chunks), self.sealing, len(self.row_groups)
         row_group = RowGroup(
             columns=[],
             total_byte_size=sum([chunk.uncompressed_size for chunk in chunks]),

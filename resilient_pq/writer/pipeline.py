@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final
@@ -21,7 +21,7 @@ from resilient_pq.io import ObjectSink
 from resilient_pq.io.cancellation import finish_first, finish_in_thread, in_loop
 from resilient_pq.writer.encode_pool import EncodePool
 from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
-from resilient_pq.writer.file_layout import Buffers, FileLayout
+from resilient_pq.writer.file_layout import Buffers
 from resilient_pq.writer.protected_layout import ProtectedLayout
 
 #: Which part of a row group may wait to be encoded while the next one is begun, and may wait to be pushed.
@@ -119,9 +119,9 @@ class Pipeline:
             else:
                 chunks = await self._ahead.take(closed.num_chunks - self._num_laid)
             if isinstance(layout, ProtectedLayout):
-                buffers += await finish_in_thread(partial(_laid_out, layout, chunks))
+                buffers += await finish_in_thread(partial(layout.chunks, chunks))
             else:
-                buffers += _laid_out(layout, chunks)
+                buffers += layout.chunks(chunks)
             self._num_laid += len(chunks)
         if self._num_laid < closed.num_chunks:
             await self._push_behind(buffers)
@@ -174,10 +174,6 @@ class Pipeline:
                 pushing.exception()  # of several failures the first is told
         if self._ahead is not None:
             await self._ahead.stop()
-
-
-def _laid_out(layout: FileLayout, chunks: Sequence[EncodedChunk]) -> list[Any]:
-    return [buffer for chunk in chunks for buffer in layout.chunk(chunk)]
 
 
 def _joined(buffers: Buffers) -> Iterator[memoryview]:

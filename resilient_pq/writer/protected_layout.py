@@ -50,6 +50,10 @@ class ProtectedLayout(FileLayout):
             self.groups.begin_row_group()
         return self._taken(super().chunk(chunk))
 
+    def chunks(self, chunks: Sequence[EncodedChunk]) -> Buffers:
+        """The next column chunks, each with its record before it."""
+        return [buffer for chunk in chunks for buffer in self.chunk(chunk)]
+
     def end_row_group(self, num_rows: int, *, sorting_columns: list[StoredSortingColumn] | None = None) -> Buffers:
         """Complete the open row group; parity that waits stands behind its record."""
         self.groups.end_row_group(sum(chunk.size for chunk in self._chunks))

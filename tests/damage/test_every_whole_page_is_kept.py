@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import io
 import random
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ import hypothesis
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
-from sampled import sampled
+from sampled import sampled, seeded
 
 import resilient_pq as rpq
 from resilient_pq.errors import FormatError
@@ -29,10 +28,6 @@ from resilient_pq.io.memory_store import MemoryStore
 SHARES = 8
 SECTOR = 512
 POLICIES = ("drop", "null")
-
-
-def seeded(*parts: object) -> random.Random:
-    return random.Random(zlib.crc32(repr(parts).encode()))
 
 
 async def test_one_place_or_several(paged_file: Any, held_against_the_best: Any) -> None:

@@ -35,8 +35,15 @@ def same(found: pa.Table, expected: pa.Table) -> bool:
     return found.cast(expected.schema).equals(expected)
 
 
-async def check_matrix(path: Path, table: pa.Table, reader: Any, case: tuple[int, str, bool, str, str]) -> None:
-    bits, algorithm, plaintext_footer, prefix, version = case
+@pytest.mark.parametrize(
+    ("bits", "algorithm", "plaintext_footer", "prefix", "version"),
+    either(MATRIX[::7], [case for i, case in enumerate(MATRIX) if i % 7]),
+)
+async def test_pyarrow_reads_files_of_one_key(
+    bits: int, algorithm: Any, plaintext_footer: bool, prefix: str, version: str,
+    tmp_path: Path, many_shapes: pa.Table, pyarrow_reader: Any,
+) -> None:  # fmt: skip
+    path = tmp_path / "a.parquet"
     encryption = rpq.Encryption(
         KEYS[bits],
         algorithm=algorithm,
@@ -44,18 +51,11 @@ async def check_matrix(path: Path, table: pa.Table, reader: Any, case: tuple[int
         aad_prefix=None if prefix == "none" else PREFIX,
         store_aad_prefix=prefix != "supplied",
     )
-    await written(path, table, encryption, options={"data_page_version": version})
+    await written(path, many_shapes, encryption, options={"data_page_version": version})
     supplied = PREFIX if prefix == "supplied" else None
-    assert same(reader.read(path, KEYS[bits], aad_prefix=supplied), table)
+    assert same(pyarrow_reader.read(path, KEYS[bits], aad_prefix=supplied), many_shapes)
     opened = EncryptedFile(path.read_bytes(), KEYS[bits], prefix=supplied)
     assert {module.type for module in opened.modules} >= {0, 2, 3, 4, 5, 6, 7, 8, 9}
-
-
-@pytest.mark.parametrize("case", either(MATRIX[::7], [(case,) for case in MATRIX]))
-async def test_pyarrow_reads_files_of_one_key(
-    case: tuple[int, str, bool, str, str], tmp_path: Path, many_shapes: pa.Table, pyarrow_reader: Any
-) -> None:
-    await check_matrix(tmp_path / "a.parquet", many_shapes, pyarrow_reader, case)
 
 
 def of_columns(reader: Any, **options: Any) -> rpq.Encryption:

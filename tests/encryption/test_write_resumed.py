@@ -78,22 +78,18 @@ async def check_cut(path: Path, data: bytes, size: int, table: pa.Table, given: 
     return stored
 
 
-async def check_cuts(path: Path, table: pa.Table, reader: Any, parity: str | None, count: int) -> None:
-    """All row groups before a cut are kept, and nothing else."""
-    given = encryption(reader)
-    data = await unfinished(path, table, given, parity=parity)
-    ends = [each.end for each in records(data) if each.kind == "row group"]
-    path.with_name(path.name + ".partial").unlink()
-    for size in [*random.Random(3).sample(range(len(data)), count), ends[3] - 1, ends[3]]:
-        stored = await check_cut(path, data, size, table, given, reader)
-        assert stored == 100 * sum(end <= size for end in ends)
-
-
 @pytest.mark.parametrize(("parity", "count"), either([(None, 2)], [(None, 100), ("5%", 100)]))
 async def test_wherever_it_was_cut(
     parity: str | None, count: int, tmp_path: Path, many_shapes: pa.Table, pyarrow_reader: Any
 ) -> None:
-    await check_cuts(tmp_path / "a.parquet", many_shapes, pyarrow_reader, parity, count)
+    """All row groups before a cut are kept, and nothing else."""
+    path, given = tmp_path / "a.parquet", encryption(pyarrow_reader)
+    data = await unfinished(path, many_shapes, given, parity=parity)
+    ends = [each.end for each in records(data) if each.kind == "row group"]
+    path.with_name(path.name + ".partial").unlink()
+    for size in [*random.Random(3).sample(range(len(data)), count), ends[3] - 1, ends[3]]:
+        stored = await check_cut(path, data, size, many_shapes, given, pyarrow_reader)
+        assert stored == 100 * sum(end <= size for end in ends)
 
 
 async def test_damage_before_what_was_stored_is_an_error(

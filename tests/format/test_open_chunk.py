@@ -86,6 +86,16 @@ def test_offsets_become_wide_when_the_bytes_outgrow_narrow_ones(leaf_of: Make, m
     assert found == [np.int32, np.int64, np.int64]
 
 
+def test_strings_far_behind_the_begin_of_their_bytes(leaf_of: Make) -> None:
+    """Offsets that are wide where they were brought do not make all others wide."""
+    leaf, far = leaf_of(Type.BYTE_ARRAY, optional=False), 1 << 33
+    behind = ByteArrays(np.array([far, far + 3, far + 3, far + 5]), np.broadcast_to(np.uint8(ord("z")), far + 9))
+    for pieces in ([_strings(b"ab"), behind], [behind, _strings(b"ab")], [behind, behind]):
+        rows = _gathered(leaf, [LeafData(len(piece), None, None, piece) for piece in pieces], 1.0)
+        assert isinstance(rows.values, ByteArrays) and rows.values.offsets.dtype == np.int32
+        assert _texts(rows.values) == [text for piece in pieces for text in _texts(piece)]
+
+
 def test_levels_follow_one_another(leaf_of: Make) -> None:
     leaf = leaf_of(Type.INT32, optional=True)
     valid = [np.array([1, 0, 1], np.uint8), np.array([0], np.uint8), np.array([1], np.uint8)]

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from s3_errors import error_body
 
 from resilient_pq.errors import ThrottledError, TransientError
 from resilient_pq.io import ObjectInfo, Part, RetryPolicy, S3Store
@@ -16,10 +17,6 @@ from resilient_pq.io import ObjectInfo, Part, RetryPolicy, S3Store
 ATTEMPTS = 3
 QUICK = RetryPolicy(attempts=ATTEMPTS, base_delay=0.001, max_delay=0.01)
 BYTES = bytes(range(256))
-
-
-def error_body(code: str) -> bytes:
-    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
 
 
 #: Each verb, how it is asked for, and by which requests a server knows it. `a` is an object, `b` an upload.

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from s3_errors import error_body
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -56,10 +57,6 @@ def verbs(proxy: Any) -> list[str]:
         f"{request.method} {re.sub('uploadId=[^&]*', 'uploadId', request.target.partition('?')[2])}".strip()
         for request in proxy.requests
     ]
-
-
-def error_body(code: str) -> bytes:
-    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
 
 
 # --- how many requests

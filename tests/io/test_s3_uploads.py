@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from s3_errors import error_body
 
 from resilient_pq.errors import (
     AlreadyExistsError,
@@ -56,10 +57,6 @@ async def begun(store: S3Store, key: str, *contents: bytes) -> tuple[str, list[P
         await store.put_part(key, upload_id, number, data) for number, data in enumerate(contents or (LAST,), start=1)
     ]
     return upload_id, parts
-
-
-def error_body(code: str) -> bytes:
-    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
 
 
 def sum_of(data: bytes) -> str:

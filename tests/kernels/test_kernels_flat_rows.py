@@ -116,7 +116,7 @@ def test_what_is_uncommon_is_declined() -> None:
     [
         (pa.array([1, None]), (*INT64[:4], 0, 0)),  # a null where none may be
         (pa.array([1, 2]), (1, *INT64[1:])),  # no such column
-        (pa.array([1, 2]), (-1, *INT64[1:])),
+        (pa.array([1, 2]), (-2, *INT64[1:])),
         (pa.array([1, 2]), TEXT),  # without bytes
         (pa.array(["a", "b"]), INT64),
         (pa.array(["a", "b"]).dictionary_encode(), (0, 1, 4, 0, 1, 0)),

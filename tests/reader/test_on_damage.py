@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import random
-import zlib
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
@@ -16,6 +15,7 @@ import page_layout
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import seeded
 
 import resilient_pq as rpq
 from resilient_pq import sync
@@ -26,10 +26,6 @@ POLICIES = ("drop", "null")
 #: What is read with it does not come with the tail already, however small the file.
 SHORT_TAIL = rpq.ReadOptions(tail_bytes=8)
 NULLABLE = ("town", "score", "note", "flag", "lists", "point", "attributes")
-
-
-def seeded(*parts: object) -> random.Random:
-    return random.Random(zlib.crc32(repr(parts).encode()))
 
 
 async def stored_as(data: bytes) -> MemoryStore:

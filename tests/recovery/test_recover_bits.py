@@ -10,16 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import seeded
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.ledger.ledger_model import Ledger
 
 COUNT = 60
-
-
-def seeded(*parts: object) -> random.Random:
-    return random.Random(zlib.crc32(repr(parts).encode()))
 
 
 def table() -> pa.Table:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import random
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import seeded
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol, footer
@@ -32,10 +32,6 @@ HOSTILE = [
     "a\0b",
     "CON",
 ]
-
-
-def seeded(*parts: object) -> random.Random:
-    return random.Random(zlib.crc32(repr(parts).encode()))
 
 
 def rows_of(names: list[str], count: int = 200) -> pa.Table:

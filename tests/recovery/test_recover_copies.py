@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import random
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sampled import seeded
 
 import resilient_pq as rpq
 from resilient_pq.format.resilience_records import FOOTER_KINDS, RecordKind
@@ -21,10 +21,6 @@ from resilient_pq.recovery.evidence.records.placement import place
 from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 
 POLICIES = ("drop", "null")
-
-
-def seeded(*parts: object) -> random.Random:
-    return random.Random(zlib.crc32(repr(parts).encode()))
 
 
 async def merge(*copies: bytes, **options: Any) -> tuple[rpq.Report, pa.Table]:

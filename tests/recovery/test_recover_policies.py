@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import random
 import uuid
-import zlib
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,15 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from sampled import seeded
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
 
 COUNT = 200
-
-
-def seeded(*parts: object) -> random.Random:
-    return random.Random(zlib.crc32(repr(parts).encode()))
 
 
 def every_type() -> pa.Table:

@@ -17,28 +17,18 @@ AES_GCM_CTR: Final = "AES_GCM_CTR_V1"
 
 @dataclass(frozen=True, slots=True)
 class FileAlgorithm:
-    """How a file is encrypted, as its footer says in the clear.
+    """How a file is encrypted, as its footer says in the clear."""
 
-    Attributes:
-        tagged_pages: Whether bodies of pages have a tag: AES_GCM_V1, not AES_GCM_CTR_V1.
-        file_unique: Bytes that no other file has; None where modules have no AAD, as in files of DuckDB: what was moved
-            within such a file, or from one to another of the same key, opens all the same.
-        prefix: The AAD prefix that is stored in the file; None where none is.
-        prefix_is_supplied: Whether whoever reads has to know the prefix.
-    """
-
-    tagged_pages: bool
+    tagged_pages: bool  # Whether bodies of pages have a tag: AES_GCM_V1, not AES_GCM_CTR_V1
+    # Bytes that no other file has; None where modules have no AAD, as in files of DuckDB: what was moved within such a
+    # file, or from one to another of the same key, opens all the same
     file_unique: bytes | None
-    prefix: bytes | None = None
-    prefix_is_supplied: bool = False
+    prefix: bytes | None = None  # The AAD prefix that is stored in the file; None where none is
+    prefix_is_supplied: bool = False  # Whether whoever reads has to know the prefix
 
     @classmethod
     def of(cls, algorithm: EncryptionAlgorithm) -> FileAlgorithm:
-        """What a footer says.
-
-        Raises:
-            UnsupportedError: It names an algorithm that this version does not know.
-        """
+        """What a footer says."""
         found = algorithm.AES_GCM_V1 or algorithm.AES_GCM_CTR_V1
         if found is None:
             raise UnsupportedError("the file is encrypted by an algorithm that this version does not know")
@@ -52,11 +42,7 @@ class FileAlgorithm:
         return EncryptionAlgorithm(AES_GCM_V1=found) if self.tagged_pages else EncryptionAlgorithm(AES_GCM_CTR_V1=found)
 
     def file_aad(self, aad_prefix: bytes | None) -> bytes | None:
-        """What the AAD of each module begins with, None where there is none; `aad_prefix` is that of whoever reads.
-
-        Raises:
-            OptionError: A prefix is needed and not given, or another one is stored.
-        """
+        """What the AAD of each module begins with, None where there is none; `aad_prefix` is that of whoever reads."""
         if self.prefix is not None and aad_prefix is not None and self.prefix != aad_prefix:
             raise OptionError("the file has another AAD prefix than the one that was given")
         if self.prefix_is_supplied and aad_prefix is None:
@@ -69,18 +55,12 @@ class FileAlgorithm:
 
 @dataclass(slots=True)
 class FileCipher:
-    """The keys of a file as ciphers.
+    """The keys of a file as ciphers."""
 
-    Attributes:
-        algorithm: How the file is encrypted.
-        file_aad: What the AAD of each module begins with.
-        footer: The cipher of the footer, and of columns that have no key of their own.
-        columns: The ciphers of columns with a key of their own, by dotted path; None where their key is not known.
-    """
-
-    algorithm: FileAlgorithm
-    file_aad: bytes | None
-    footer: KeyCipher
+    algorithm: FileAlgorithm  # How the file is encrypted
+    file_aad: bytes | None  # What the AAD of each module begins with
+    footer: KeyCipher  # The cipher of the footer, and of columns that have no key of their own
+    # The ciphers of columns with a key of their own, by dotted path; None where their key is not known
     columns: dict[str, KeyCipher | None] = field(default_factory=dict)
 
     @classmethod

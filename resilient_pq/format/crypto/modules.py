@@ -86,16 +86,11 @@ def record_aad(file_aad: bytes | None, kind: int, number: int) -> bytes:
 
 
 class KeyCipher:
-    """Seals and opens modules with one key. Its repr shows nothing of the key.
-
-    Attributes:
-        num_opened: Modules whose tag was right.
-        num_sealed: Modules made.
-        num_unverified: Bodies of pages with neither a tag nor a CRC32.
-    """
+    """Seals and opens modules with one key. Its repr shows nothing of the key."""
 
     def __init__(self, key: bytes, *, tagged_pages: bool = True) -> None:
         """Take a key of 16, 24 or 32 bytes; `tagged_pages` is False with AES_GCM_CTR_V1."""
+        #: Modules whose tag was right, those made, and bodies of pages with neither a tag nor a CRC32.
         self.num_opened = self.num_sealed = self.num_unverified = 0
         self._key = checked_key(key)
         self._tagged_pages = tagged_pages
@@ -133,11 +128,7 @@ class KeyCipher:
         return module
 
     def open_into(self, module: memoryview, module_type: int, aad: bytes, out: memoryview) -> None:
-        """Put the content of a module, of which the length has been checked, into `out`, which has its size.
-
-        Raises:
-            WrongTagError: It is not what was sealed with this key for this place.
-        """
+        """Put the content of a module, of which the length has been checked, into `out`, which has its size."""
         nonce = module[LENGTH_SIZE:CTR_OVERHEAD]
         if self._is_ctr(module_type):
             self._counter_mode(bytes(nonce), module[CTR_OVERHEAD:], out)
@@ -182,11 +173,7 @@ class KeyCipher:
 
 
 def aes_gcm() -> Any:
-    """The cipher of `cryptography`.
-
-    Raises:
-        UnsupportedError: The package is not there.
-    """
+    """The cipher of `cryptography`."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 (an extra)
     except ImportError:

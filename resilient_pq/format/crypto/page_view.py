@@ -52,19 +52,12 @@ class SealedPage:
 
 @dataclass(frozen=True, slots=True)
 class ChunkCipher:
-    """What opens the pages of one column chunk.
+    """What opens the pages of one column chunk."""
 
-    Attributes:
-        cipher: Of the column's key.
-        file_aad: What the AAD of each module begins with.
-        row_group: Ordinal of the row group, as the AADs have it.
-        column: Ordinal of the leaf column.
-    """
-
-    cipher: KeyCipher
-    file_aad: bytes | None
-    row_group: int
-    column: int
+    cipher: KeyCipher  # Of the column's key
+    file_aad: bytes | None  # What the AAD of each module begins with
+    row_group: int  # Ordinal of the row group, as the AADs have it
+    column: int  # Ordinal of the leaf column
 
     def aad(self, module_type: ModuleType, page: int | None = None) -> bytes:
         """The AAD of one of its modules."""
@@ -82,10 +75,6 @@ class ChunkCipher:
         """Put a page in the clear into `out`, which has the size of `data`, its two modules.
 
         Its header has no CRC32, or that of the page in the clear.
-
-        Raises:
-            WrongTagError: The page is not what was sealed for this place.
-            ChecksumError: Its bytes are not those that were stored.
         """
         stored, at = self.open_header(page.ordinal, data)
         body_type = ModuleType.DICTIONARY_PAGE if page.ordinal is None else ModuleType.DATA_PAGE

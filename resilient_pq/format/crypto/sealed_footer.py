@@ -47,31 +47,17 @@ class FileCryptoMetaData:
 
 @dataclass(frozen=True, slots=True)
 class SealedFooter:
-    """The footer of an encrypted file as it lies there.
+    """The footer of an encrypted file as it lies there."""
 
-    Attributes:
-        start: Absolute offset of its first byte; a record of ours may stand before it.
-        payload: From there to the end of the file.
-        algorithm: How the file is encrypted.
-        key_metadata: What the file says of the footer key; None where it says nothing.
-        module: The sealed metadata; None where the metadata stand in the clear, with a signature.
-        record: The header of the record before it, whose checksums hold; None in files of others.
-    """
-
-    start: int
-    payload: memoryview
-    algorithm: FileAlgorithm
-    key_metadata: bytes | None
-    module: memoryview | None
-    record: RecordHeader | None
+    start: int  # Absolute offset of its first byte; a record of ours may stand before it
+    payload: memoryview  # From there to the end of the file
+    algorithm: FileAlgorithm  # How the file is encrypted
+    key_metadata: bytes | None  # What the file says of the footer key; None where it says nothing
+    module: memoryview | None  # The sealed metadata; None where the metadata stand in the clear, with a signature
+    record: RecordHeader | None  # The header of the record before it, whose checksums hold; None in files of others
 
     def metadata(self, cipher: FileCipher) -> FileMetaData:
-        """The metadata, when the tag has been compared; chunks with keys of their own are still sealed.
-
-        Raises:
-            WrongKeyError: The key opens nothing.
-            AuthenticationError: The key has opened something before, and not this.
-        """
+        """The metadata, when the tag has been compared; chunks with keys of their own are still sealed."""
         aad = ModulePlace(ModuleType.FOOTER).aad(cipher.file_aad)
         key = cipher.footer
         with located(Where(offset=self.start)):
@@ -105,13 +91,7 @@ def wrong_tag(key: KeyCipher, what: str, key_metadata: bytes | None, *, where: W
 
 
 def read_sealed_footer(tail: memoryview, offset: int) -> SealedFooter | NeedBytes | None:
-    """The footer of an encrypted file in its last bytes, which begin at `offset`; None where it is not encrypted.
-
-    Raises:
-        TornFileError: The end of the file is no footer.
-        ChecksumError: The record of ours before it says that its bytes changed.
-        FormatError: It is damaged.
-    """
+    """The footer of an encrypted file in its last bytes, which begin at `offset`; None where it is not encrypted."""
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] not in (MAGIC, ENCRYPTED_MAGIC):
         return None
@@ -172,10 +152,6 @@ def open_chunks(row_groups: Iterable[RowGroup], cipher: FileCipher) -> Iterator[
     """Put what sealed metadata of chunks say into their row groups, as a file in the clear has it; gives these chunks.
 
     Chunks of which the key is not known are left as they are.
-
-    Raises:
-        WrongKeyError: The key of a column opens nothing.
-        AuthenticationError: The metadata of a chunk were changed.
     """
     for position, row_group in enumerate(row_groups):
         ordinal = position if row_group.ordinal is None else row_group.ordinal

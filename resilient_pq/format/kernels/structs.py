@@ -96,13 +96,6 @@ class KeptStructs(MutableSequence[T]):
             return iter(self._plain)
         return map(self._one, range(len(self)))
 
-    @property
-    def unread(self) -> memoryview | None:
-        """The bytes of all structs; None once one was given out, because who has it may have changed it."""
-        if self._plain is not None or self._made:
-            return None
-        return memoryview(self._data)[self._starts[0] : self._starts[-1]]
-
     def fresh(self, index: int) -> T:
         """A struct of the caller's own, which changes nothing here."""
         return copy(self._plain[index]) if self._plain is not None else self._read(index)

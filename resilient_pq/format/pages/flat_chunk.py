@@ -155,18 +155,20 @@ def path_field(path: tuple[str, ...]) -> bytes:
 
 
 def flat_writer(schema: Schema, options: Sequence[ChunkOptions]) -> Any:
-    """What makes such chunks of few flat rows in one compiled step; None where a leaf is uncommon, or none is compiled.
+    """What makes such chunks of few flat rows in one compiled step; None where all are uncommon, or none is compiled.
 
     It goes from Arrow's buffers to the same bytes as all other ways do, and declines what it does not know.
     """
-    found = {which: _numbers(each) for which, each in {id(each): each for each in options}.items()}
-    known = {which: numbers for which, numbers in found.items() if numbers is not None}
-    if kernels.FlatWriter is None or not options or len(known) < len(found) or (flat := _flat_leaves(schema)) is None:
+    if kernels.FlatWriter is None or not options:
         return None
-    orders, paths = flat
+    orders, paths = _flat_leaves(schema)
+    known = {which: _numbers(each) for which, each in {id(each): each for each in options}.items()}
     numbers = np.empty((len(orders), OptionNumber.COUNT), np.int64)
     numbers[:, OptionNumber.ORDER] = orders
     numbers[:, OptionNumber.ORDER + 1 :] = [known[id(each)] for each in options]
+    numbers[numbers[:, OptionNumber.ORDER + 1] < 0, OptionNumber.ORDER] = 0
+    if not numbers[:, OptionNumber.ORDER].any():
+        return None
 
     def bound(leaf: int, value: bytes, upper: bool) -> tuple[bytes | None, bool]:
         return plain_bound(schema.leaves[leaf].node, value, upper=upper)
@@ -175,18 +177,20 @@ def flat_writer(schema: Schema, options: Sequence[ChunkOptions]) -> Any:
     return kernels.FlatWriter(numbers, paths, *compressing, crc32, combine, bound)
 
 
-def _numbers(options: ChunkOptions) -> tuple[int, ...] | None:
-    """The `OptionNumber`s behind the first; None where uncommon options are among them."""
+def _numbers(options: ChunkOptions) -> tuple[int, ...]:
+    """The `OptionNumber`s behind the first; -1 where uncommon options are among them."""
     if not has_common_options(options) or options.encoding is not None or options.new_readers:
-        return None
+        return (-1,) * (OptionNumber.COUNT - OptionNumber.ORDER - 1)
     return options.codec, options.level, options.dictionary_bytes, options.page_bytes, options.page_rows
 
 
-def _flat_leaves(schema: Schema) -> tuple[list[int], list[bytes]] | None:
-    """How the values of each leaf compare, and the bytes of its path; None where one is uncommon."""
+def _flat_leaves(schema: Schema) -> tuple[list[int], list[bytes]]:
+    """How the values of each leaf compare, 0 where it is uncommon, and the bytes of its path."""
     if "flat" not in schema.made:
-        orders = [_ORDERS.get(order_of(leaf.node), 0) for leaf in schema.leaves]
-        common = all(orders) and all(leaf.max_repetition_level == 0 and len(leaf.path) == 1 for leaf in schema.leaves)
-        schema.made["flat"] = (orders, [path_field(leaf.path) for leaf in schema.leaves]) if common else None
-    found: tuple[list[int], list[bytes]] | None = schema.made["flat"]
+        orders = [
+            0 if leaf.max_repetition_level or len(leaf.path) > 1 else _ORDERS.get(order_of(leaf.node), 0)
+            for leaf in schema.leaves
+        ]
+        schema.made["flat"] = orders, [path_field(leaf.path) for leaf in schema.leaves]
+    found: tuple[list[int], list[bytes]] = schema.made["flat"]
     return found

@@ -197,13 +197,16 @@ class _Fixed:
 
     def append(self, values: Any) -> None:
         """Copy values behind the others."""
-        end = self.size + len(values)
-        if end > len(self._array):
-            larger = memory_pool.empty((int(end * _GROWTH), *self._array.shape[1:]), self._array.dtype)
-            larger[: self.size] = self.filled
+        self.room(len(values))[...] = values
+
+    def room(self, count: int) -> NDArray[Any]:
+        """Count more values, and give the place where they belong."""
+        start, self.size = self.size, self.size + count
+        if self.size > len(self._array):
+            larger = memory_pool.empty((int(self.size * _GROWTH), *self._array.shape[1:]), self._array.dtype)
+            larger[:start] = self._array[:start]
             self._array = larger
-        self._array[self.size : end] = values
-        self.size = end
+        return self._array[start : self.size]
 
 
 class _Strings:
@@ -227,5 +230,7 @@ class _Strings:
             narrow = self._offsets.filled
             self._offsets = _Fixed(np.empty(0, np.int64), len(narrow) + len(values))
             self._offsets.append(narrow)
-        self._offsets.append(values.offsets[1:] + np.int64(shift))
+        room = self._offsets.room(len(values))
+        wide = np.result_type(values.offsets, room).type  # the shift may not fit into a narrow one
+        np.add(values.offsets[1:], wide(shift), out=room, casting="same_kind")
         self._data.append(values.data[first:last])

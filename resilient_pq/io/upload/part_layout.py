@@ -38,7 +38,6 @@ class PartLayout:
     """Where each part of one upload begins and ends, from part 1 on, when all are full."""
 
     def __init__(self, options: SinkOptions) -> None:
-        """Size all parts as the options say."""
         self._options = options
         self._ends = [0]  # of part 0, which is none, of part 1, ...
 

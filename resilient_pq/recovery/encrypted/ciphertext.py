@@ -34,44 +34,28 @@ _MAX_PAYLOAD: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class DamagedStretch:
-    """Bytes that are not as they were written, or of which nothing is known.
+    """Bytes that are not as they were written, or of which nothing is known."""
 
-    Attributes:
-        place: Where they lie.
-        message: What is wrong with them.
-        holds_rows: Whether pages may be among them.
-        is_chunk: Whether they are the pages of a chunk, and nothing else.
-        is_beside: Whether what follows is as sound without them: the first magic, and parity.
-    """
-
-    place: ByteRange
-    message: str
-    holds_rows: bool = True
-    is_chunk: bool = False
-    is_beside: bool = False
+    place: ByteRange  # Where they lie
+    message: str  # What is wrong with them
+    holds_rows: bool = True  # Whether pages may be among them
+    is_chunk: bool = False  # Whether they are the pages of a chunk, and nothing else
+    is_beside: bool = False  # Whether what follows is as sound without them: the first magic, and parity
 
 
 @dataclass(slots=True)
 class Ciphertext:
-    """The records of an encrypted file, and the bytes that no checksum vouches for.
+    """The records of an encrypted file, and the bytes that no checksum vouches for."""
 
-    Attributes:
-        size: Bytes of the object.
-        file_id: Of the file; None where no record was found.
-        damaged: What is not as it was written, in order.
-        footers: The headers of all whole anchors, checkpoints and final records in their places, in order.
-        row_groups: The headers of whole records of row groups in their places, in order.
-        end: Offset behind the last record that was found in its place, and what it vouches for.
-        newest_named: Offset of the newest footer that a record behind it names.
-    """
-
-    size: int
-    file_id: bytes | None = None
-    damaged: list[DamagedStretch] = field(default_factory=list)
+    size: int  # Bytes of the object
+    file_id: bytes | None = None  # Of the file; None where no record was found
+    damaged: list[DamagedStretch] = field(default_factory=list)  # What is not as it was written, in order
+    # The headers of all whole anchors, checkpoints and final records in their places, in order
     footers: list[RecordHeader] = field(default_factory=list)
+    # The headers of whole records of row groups in their places, in order
     row_groups: list[RecordHeader] = field(default_factory=list)
-    end: int = 0
-    newest_named: int = 0
+    end: int = 0  # Offset behind the last record that was found in its place, and what it vouches for
+    newest_named: int = 0  # Offset of the newest footer that a record behind it names
 
     @property
     def first_damage(self) -> int:

@@ -271,8 +271,8 @@ class _Scan:
 
     def view(self) -> DecryptedStore:
         """The file in the clear."""
-        store, info = self.source.store, self.source.info
-        return DecryptedStore(store, info, info.size, self.regions, self.known, shows_damage=True)
+        store, info, examined = self.source.store, self.source.info, {region.start for region in self.regions}
+        return DecryptedStore(store, info, info.size, self.regions, self.known, shows_damage=True, damaged=examined)
 
 
 def _regions_of(opened: OpenedChunk) -> list[PlainRegion]:

@@ -29,28 +29,16 @@ from resilient_pq.writer.file_sealing import shown_metadata
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """Where a file is cut, and the footer for the row groups that lie whole before that.
+    """Where a file is cut, and the footer for the row groups that lie whole before that."""
 
-    Attributes:
-        end: The offset.
-        record: The footer, and the record around it; empty where that is there.
-        num_rows: Rows that it names; None where they are not known.
-        num_row_groups: Row groups that it names.
-    """
-
-    end: int
-    record: bytes
-    num_rows: int | None
-    num_row_groups: int
+    end: int  # The offset
+    record: bytes  # The footer, and the record around it; empty where that is there
+    num_rows: int | None  # Rows that it names; None where they are not known
+    num_row_groups: int  # Row groups that it names
 
 
 async def continued_footer(source: DamagedObject, found: Ciphertext, options: RecoverOptions) -> Continued | None:
-    """A footer that names the row groups behind the newest whole one, too; None where there are none.
-
-    Raises:
-        KeyMissingError: There is no key for the footer.
-        WrongKeyError: The key of the footer opens nothing.
-    """
+    """A footer that names the row groups behind the newest whole one, too; None where there are none."""
     base, later = found.newest, found.later_row_groups
     if base is None or not later or options.keys is None:
         return None

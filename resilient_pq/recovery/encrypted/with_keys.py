@@ -34,20 +34,7 @@ from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outc
 async def decrypted(
     source: DamagedObject, keys: KeysArgument, aad_prefix: bytes | None, *, by_records: bool = False
 ) -> DamagedObject:
-    """An encrypted object in the clear, at the same offsets; what is damaged is shown so that no checksum holds.
-
-    Args:
-        source: The object as it is stored.
-        keys: What was given.
-        aad_prefix: The same, where the file does not store it.
-        by_records: Whether its footer is not to be used, since something is damaged of which its records know more.
-
-    Raises:
-        AuthenticationError: It is not encrypted, or its footer was changed.
-        FormatError: No footer of it is whole, without which nothing can be opened.
-        KeyMissingError: There is no key for the footer.
-        WrongKeyError: The key of the footer opens nothing.
-    """
+    """An encrypted object in the clear, at the same offsets; what is damaged is shown so that no checksum holds."""
     found = DecryptionKeys.of(keys, (source.store, source.key))
     again = partial(decrypted, keys=keys, aad_prefix=aad_prefix)
     open_view = partial(
@@ -70,12 +57,7 @@ async def decrypted(
 
 
 async def opened(source: DamagedObject, options: RecoverOptions) -> DamagedObject:
-    """An encrypted object in the clear, for its recovery.
-
-    Raises:
-        NothingToRecoverError: Nothing of it can be opened.
-        KeyMissingError: There are columns without a key.
-    """
+    """An encrypted object in the clear, for its recovery."""
     assert options.keys is not None
     if options.on_damage == OnDamage.COLUMNS:
         raise UnsupportedError("columns of an encrypted file are not written one by one", hint="use on_damage='null'")

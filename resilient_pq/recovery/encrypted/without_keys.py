@@ -121,11 +121,6 @@ async def recover_ciphertext(
     """Copy an encrypted file of which keys are missing, up to its newest footer before which no page is damaged.
 
     With the footer key the row groups behind that footer are kept, too.
-
-    Raises:
-        KeyMissingError: There are several copies, or no records, or there is no key for the footer.
-        NothingToRecoverError: No such footer names rows.
-        RowsLostError: Something is cut off, and `on_damage` is "raise".
     """
     if len(sources) > 1:
         raise missing

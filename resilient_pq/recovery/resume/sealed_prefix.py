@@ -138,7 +138,7 @@ async def _whole_records(source: DamagedObject) -> list[tuple[RecordHeader, memo
     if found.newest_named >= headers[-1].end:  # a checkpoint was stored, as more was written behind it
         raise damaged(source)
     places = [(header, ByteRange(header.payload_offset, header.end)) for header in headers]
-    return [(header, await source.read(place)) for header, place in places]
+    return [(header, memoryview(bytes(await source.read(place)))) for header, place in places]
 
 
 def _sealed(newest: tuple[RecordHeader, memoryview]) -> SealedFooter:

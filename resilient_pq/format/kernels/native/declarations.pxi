@@ -1,5 +1,6 @@
 # What all kernels share. Included first, by `_native.pyx` and `_native_avx2.pyx`.
 
+cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport PTRDIFF_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -22,6 +23,7 @@ cdef extern from "native/headers/words.h":
     uint32_t load32(const uint8_t* source) noexcept nogil
     uint64_t swapped64(uint64_t word) noexcept nogil
     void store32(uint8_t* to, uint32_t word) noexcept nogil
+    void store64(uint8_t* to, uint64_t word) noexcept nogil
     void WANTED_SOON(const void* at) noexcept nogil
 
 cdef extern from "native/headers/machine.h":

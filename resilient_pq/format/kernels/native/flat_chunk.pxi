@@ -10,6 +10,14 @@ cdef enum:
     LONGEST_VARINT = 10
 
 
+cdef enum:
+    ZSTD = 6
+    MOST_LITERAL = 60  # bytes whose length stands in one byte of Snappy's
+
+
+cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
+
+
 cdef class Bytes:
     """Bytes that grow at their end."""
 
@@ -73,6 +81,7 @@ cdef class Bytes:
         return self.data[: self.size]
 
 
+@cython.no_gc  # what it holds are plain values, and a file may have thousands
 cdef class FlatChunk:
     """See `format.pages.flat_chunk`, which sets all of this."""
 
@@ -305,6 +314,39 @@ cdef class FlatChunk:
         return out.found()
 
 
+cdef enum:
+    CHUNK_RECORD = 120  # bytes of a chunk record
+
+
+def records_like(bytes record, list chunks, int64_t offset, xxh3, crc32):
+    """The records and the buffers of the FlatChunks behind one of which this is the record, and the offset behind them.
+
+    They begin at `offset`, and are told their places.
+    """
+    cdef uint8_t made[CHUNK_RECORD]
+    cdef list buffers = []
+    cdef FlatChunk chunk
+    if len(record) != CHUNK_RECORD:
+        raise ValueError(f"a chunk record has {CHUNK_RECORD} bytes, not {len(record)}")
+    memcpy(made, <const char*> record, CHUNK_RECORD)
+    for one in chunks:
+        chunk = <FlatChunk?> one
+        store64(made + 40, load64(made + 32))  # where the record before it lies, and it
+        store64(made + 32, <uint64_t> offset)
+        store32(made + 68, load32(made + 68) + 1)  # its number, the column and the codec
+        store32(made + 100, load32(made + 100) + 1)
+        store32(made + 112, <uint32_t> chunk.codec)
+        payload = made[96:CHUNK_RECORD]
+        store64(made + 80, <uint64_t> xxh3(payload))
+        store32(made + 88, <uint32_t> crc32(payload))
+        store32(made + 92, <uint32_t> crc32(made[:92]))
+        buffers.append(made[:CHUNK_RECORD])
+        buffers += chunk.buffers
+        chunk.buffers, chunk.offset = [], offset + CHUNK_RECORD
+        offset += CHUNK_RECORD + chunk.size
+    return buffers, offset
+
+
 cdef int put_run(Bytes out, const uint8_t* data, Py_ssize_t start, Py_ssize_t end) except -1:
     out.make_room(end - start)
     memcpy(out.data + out.size, data + start, end - start)
@@ -352,3 +394,52 @@ cdef Py_ssize_t put_with_sums(Bytes out, const uint8_t* data, Py_ssize_t size, P
         return -1
     put_run(out, data, copied, at + 1)
     return at + 1
+
+
+cdef bytes behind_zstd(bytes levels, Py_ssize_t size, bytes packed):
+    """Levels before a frame whose content and they have `size` bytes: as of `zstd_frames.front`; None where that is."""
+    cdef const uint8_t* frame = <const uint8_t*> PyBytes_AsString(packed)
+    cdef uint8_t head[16 + MOST_LITERAL]
+    cdef Py_ssize_t count = len(levels), at = 5, begin, kind
+    cdef uint32_t word
+    if len(packed) < 6 or load32(frame) != ZSTD_MAGIC or frame[4] & 0x1F:
+        return None
+    cdef bint window = not frame[4] & 0x20
+    begin = 5 + window + (2 if frame[4] >> 6 == 1 else 4 if frame[4] >> 6 == 2 else 8 if frame[4] >> 6 else 1 - window)
+    if begin > len(packed):
+        return None
+    kind = 0 if size < 256 and not window else 1 if 256 <= size < 256 + (1 << 16) else 2
+    memcpy(head, frame, 4)
+    head[4] = <uint8_t> (kind << 6 | (0 if window else 0x20))
+    if window:
+        head[5] = frame[5]
+        at = 6
+    word = <uint32_t> (size - 256 if kind == 1 else size)
+    memcpy(head + at, &word, 1 << kind)
+    at += 1 << kind
+    word = <uint32_t> count << 3  # a block that is not the last one, and is not compressed
+    memcpy(head + at, &word, 3)
+    memcpy(head + at + 3, <const char*> levels, count)
+    return head[: at + 3 + count] + packed[begin:]
+
+
+cdef const char* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+cdef bytes sums_field(bytes crcs):
+    """The CRC32s of pages as a field of an OffsetIndex: as `page_sums.PageSums`."""
+    cdef Bytes out = Bytes()
+    cdef Py_ssize_t i, j, size = len(crcs)
+    cdef const uint8_t* data = <const uint8_t*> PyBytes_AsString(crcs)
+    cdef uint32_t three
+    out.raw(b"\x08\xfe\xff\x03")
+    out.make_room(LONGEST_VARINT)
+    out.size += write_varint(out.data + out.size, <uint64_t> (19 + (size + 2) // 3 * 4))
+    out.raw(b"resilient_pq:crc32:")
+    for i in range(0, size, 3):
+        three = 0
+        for j in range(3):
+            three = three << 8 | (data[i + j] if i + j < size else 0)
+        for j in range(4):
+            out.byte(BASE64[three >> (18 - 6 * j) & 63] if i + j <= size else 61)  # "="
+    return out.found()

@@ -18,7 +18,7 @@ cdef enum:
 
 
 cdef class FlatRows:
-    """Slots of Arrow arrays, one for each column, and a row of `LeafNumber`s for each leaf.
+    """Slots of Arrow arrays, one for each column, and a row of `LeafNumber`s for each leaf, of column -1 for others.
 
     They are the children of an array of structs, at an address, which `owner` keeps alive; or those at `addresses`, of
     which `length` slots from `starts` on are meant, counted from the beginning of their buffers.
@@ -66,6 +66,8 @@ cdef class FlatRows:
 
     cdef bint count(self, const int64_t* leaf) except -1:
         """Adds the bytes of a column; False where it is uncommon."""
+        if leaf[LEAF_COLUMN] == -1:
+            return True  # what is written of it is made in another way
         if not 0 <= leaf[LEAF_COLUMN] < self.num_columns or not is_flat_leaf(leaf):
             return False
         cdef const ArrowArray* child = self.columns[leaf[LEAF_COLUMN]]

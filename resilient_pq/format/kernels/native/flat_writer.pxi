@@ -35,7 +35,6 @@ cdef enum:
     ORDER_BOOLEAN = 4
     ORDER_BYTES = 5
     SNAPPY = 1
-    MOST_LITERAL = 60  # bytes whose length stands in one byte
 
 
 cdef class Memory:
@@ -100,9 +99,12 @@ cdef class FlatWriter:
     cdef FlatChunk chunk(self, FlatRows rows, Room* room, Py_ssize_t start, Py_ssize_t count, Py_ssize_t i, int choice):
         cdef const int64_t* leaf = <const int64_t*> rows.leaves.at + i * LEAF_FIELDS
         cdef const int64_t* options = <const int64_t*> self.options.at + i * OPTION_FIELDS
-        cdef Py_ssize_t at = rows.starts[leaf[LEAF_COLUMN]] + start
+        cdef Py_ssize_t at
         cdef Gathered* of = &room.of
         cdef bint whole, optional = leaf[LEAF_OPTIONAL] != 0
+        if leaf[LEAF_COLUMN] < 0 or options[OPTION_ORDER] == 0:
+            return None
+        at = rows.starts[leaf[LEAF_COLUMN]] + start
         if not has_order(leaf[LEAF_KIND], options[OPTION_ORDER]):
             raise ValueError("values of this type do not compare like that")
         if count > MOST_ROWS or count > options[OPTION_PAGE_ROWS] or 2 * count > options[OPTION_PAGE_BYTES]:
@@ -185,6 +187,8 @@ cdef class FlatWriter:
         crcs += self.add_page(made, room, 0, of.n, encoding, levels, values, packed, options)
         made.page_header = made.buffers[body]
         made.sums = sums_field(crcs)
+        for values_of in (made.buffers, made.header_crcs, made.encodings):
+            leave_to_references(values_of)
         return 0
 
     cdef object packed(self, Room* room, int codec, bytes data, int64_t level):
@@ -219,7 +223,11 @@ cdef class FlatWriter:
             size += len(levels)
         elif levels is not None:
             size += len(levels)
-            body = [levels, values] if not codec else self.compress_parts(
+            front = None
+            if codec == ZSTD and len(levels) <= MOST_LITERAL:
+                packed = self.packed(room, codec, values, options[OPTION_LEVEL]) if packed is None else packed
+                front = behind_zstd(levels, size, packed) if type(packed) is bytes else None
+            body = [front] if front is not None else [levels, values] if not codec else self.compress_parts(
                 codec, (levels, values), options[OPTION_LEVEL], packed)
         else:
             body = [self.packed(room, codec, values, options[OPTION_LEVEL]) if packed is None else packed]
@@ -471,25 +479,3 @@ cdef int put_numbers(const Number* values, Py_ssize_t m, uint8_t* low, uint8_t* 
     memcpy(low, &smallest, sizeof(Number))
     memcpy(high, &largest, sizeof(Number))
     return sizeof(Number)
-
-
-cdef const char* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-
-cdef bytes sums_field(bytes crcs):
-    """The CRC32s of pages as a field of an OffsetIndex: as `page_sums.PageSums`."""
-    cdef Bytes out = Bytes()
-    cdef Py_ssize_t i, j, size = len(crcs)
-    cdef const uint8_t* data = <const uint8_t*> PyBytes_AsString(crcs)
-    cdef uint32_t three
-    out.raw(b"\x08\xfe\xff\x03")
-    out.make_room(LONGEST_VARINT)
-    out.size += write_varint(out.data + out.size, <uint64_t> (19 + (size + 2) // 3 * 4))
-    out.raw(b"resilient_pq:crc32:")
-    for i in range(0, size, 3):
-        three = 0
-        for j in range(3):
-            three = three << 8 | (data[i + j] if i + j < size else 0)
-        for j in range(4):
-            out.byte(BASE64[three >> (18 - 6 * j) & 63] if i + j <= size else 61)  # "="
-    return out.found()

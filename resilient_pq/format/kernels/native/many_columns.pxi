@@ -45,7 +45,7 @@ def alike_elements(buffer, starts):
     cdef const int64_t* place = <const int64_t*> places.at
     cdef list names = [], numbers = [], firsts = []
     cdef dict known = {}
-    cdef Py_ssize_t i, at, end, start, head = 0, tail = 0, of_head = -1, of_tail = 0, name
+    cdef Py_ssize_t i, at, end, start, head, tail, name
     cdef uint64_t field, size
     cdef int kind
     for i in range(places.count - 1):
@@ -65,16 +65,11 @@ def alike_elements(buffer, starts):
             if kind == BINARY and field == NAME_OF_ELEMENT:
                 tail = at
         names.append(PyUnicode_DecodeUTF8(<const char*> data.at + name, tail - name, "replace"))
-        if not (i and head - start == of_head - place[i - 1] and end - tail == start - of_tail
-                and memcmp(data.at + start, data.at + place[i - 1], head - start) == 0
-                and memcmp(data.at + tail, data.at + of_tail, end - tail) == 0):
-            key = (<const char*> data.at)[start:head], (<const char*> data.at)[tail:end]
-            if key not in known:
-                known[key] = len(firsts)
-                firsts.append(i)
-            number = known[key]
-        numbers.append(number)
-        of_head, of_tail = head, tail
+        key = (<const char*> data.at)[start:head], (<const char*> data.at)[tail:end]
+        if key not in known:
+            known[key] = len(firsts)
+            firsts.append(i)
+        numbers.append(known[key])
     return names, numbers, firsts
 
 
