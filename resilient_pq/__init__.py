@@ -41,8 +41,8 @@ if TYPE_CHECKING:  # `__getattr__` imports each when it is first asked for
     from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
     from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata
     from resilient_pq.encryption.key_tools import rotate_master_keys as rotate_master_keys
-    from resilient_pq.one_call import read as read
-    from resilient_pq.one_call import write as write
+    from resilient_pq.one_read import read as read
+    from resilient_pq.one_write import write as write
     from resilient_pq.parity.protect import protect as protect
     from resilient_pq.parity.repair import repair as repair
     from resilient_pq.public_names import *

@@ -58,21 +58,21 @@ def _done(
 
 
 #: What begins in the thread of the caller, and ends there for small files of this machine.
-_BEGIN_HERE: Final = (("resilient_pq.one_call", "read"), ("resilient_pq.one_call", "write"))
-_BEGINS_LOCALLY: Final = ("resilient_pq.writer.creation", "create")
+_BEGIN_HERE: Final = (("resilient_pq.one_read", "read"), ("resilient_pq.one_write", "write"))
+_BEGIN_LOCALLY: Final = (("resilient_pq.writer.creation", "create"), ("resilient_pq.reader.opening", "open"))
 
 
 def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, for callers that block; `sync.pyi` says what type checkers see."""
     name = function.__module__, function.__name__
-    begins_here, is_create = name in _BEGIN_HERE, name == _BEGINS_LOCALLY
+    begins_here, is_opening = name in _BEGIN_HERE, name in _BEGIN_LOCALLY
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         asked = function(*args, **kwargs)
-        given = _adapt(asked, here=begins_here or (is_create and asked.is_local))
-        if isinstance(given, BlockingFile) and function is resilient_pq.open:
-            given._opened_with = args, kwargs
+        given = _adapt(asked, here=begins_here or (is_opening and asked.is_local))
+        if isinstance(given, BlockingFile) and is_opening:
+            given._opened_with, given._here = (args, kwargs), asked.is_local
         return given
 
     call.__doc__ = said(function.__doc__)

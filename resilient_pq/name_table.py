@@ -34,7 +34,8 @@ format.indexes.trusted_bounds ColumnStatistics DecodedColumnIndex
 format.schema_tree Schema
 format.sorting SortingColumn
 io Fencing FetchCounters ObjectInfo RetryPolicy StoredState
-one_call read write
+one_read read
+one_write write
 parity.protect Protection protect
 parity.repair Repair repair
 parquet_writer ParquetWriter

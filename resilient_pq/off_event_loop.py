@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 #: Pieces of work that are done at once: some milliseconds.
 AT_ONCE: Final = 256
+#: Fewer bytes are read or written sooner in one thread from end to end than by way of the event loop.
+ONE_HOP_BYTES: Final = 1 << 20
 #: Bytes of a footer that is parsed, or of what is decrypted, which take about the time of a piece.
 PIECE_BYTES: Final = 4096
 

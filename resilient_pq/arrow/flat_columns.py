@@ -109,28 +109,28 @@ class FlatChunks:
     ) -> None:
         """Take for each row group its position, its rows, and a row of `ChunkNumber`s for each leaf of all columns."""
         count = len(flat.columns)
-        found = np.concatenate(
-            [numbers[flat.leaves] for _, _, numbers in groups] or [np.zeros((0, ChunkNumber.COUNT), int)]
-        )
-        num_rows = np.repeat([rows for _, rows, _ in groups], count)
-        self._described = described = np.tile(flat.described, (len(groups), 1))
+        found = np.concatenate([numbers for _, _, numbers in groups] or [np.zeros((0, ChunkNumber.COUNT), int)])
+        if len(found) > count * len(groups):
+            found = found.reshape(len(groups), -1, ChunkNumber.COUNT)[:, flat.leaves].reshape(-1, ChunkNumber.COUNT)
+        num_rows = np.array([rows for _, rows, _ in groups], np.int64).repeat(count)
+        self._described = described = np.concatenate([flat.described] * len(groups) or [flat.described])
         described[:, ChunkField.CODEC] = found[:, ChunkNumber.CODEC]
         described[:, ChunkField.NUM_VALUES] = np.maximum(found[:, ChunkNumber.NUM_VALUES], num_rows)
         described[:, ChunkField.NUM_ROWS] = num_rows
         described[:, ChunkField.SIZE] = found[:, ChunkNumber.SIZE]
+        kinds = found[:, ChunkNumber.SUM_KIND]
         if verify:
-            unsummed = found[:, ChunkNumber.SUM_KIND] == 0
-            described[unsummed, ChunkField.LEAST_CRC] = int(zero_is_none)
-        common = found[:, ChunkNumber.SUM_KIND] >= 0
+            described[kinds == 0, ChunkField.LEAST_CRC] = zero_is_none
+        common = kinds >= 0
         common &= found[:, ChunkNumber.TYPE] == described[:, ChunkField.TYPE]
-        self.numbers: list[int] = np.flatnonzero(common).tolist()
-        self.groups: list[int] = np.repeat([group for group, _, _ in groups], count).tolist()
+        self.numbers: list[int] = common.nonzero()[0].tolist()
+        self.groups: list[int] = [group for group, _, _ in groups for _ in range(count)]
         self.columns: list[int] = flat.columns * len(groups)
         self.starts: list[int] = found[:, ChunkNumber.START].tolist()
         self.ends: list[int] = found[:, ChunkNumber.END].tolist()
         self.sizes: list[int] = found[:, ChunkNumber.SIZE].tolist()
         self.codecs: list[int] = found[:, ChunkNumber.CODEC].tolist()
-        self._kinds: list[int] = (found[:, ChunkNumber.SUM_KIND] if verify else num_rows * 0).tolist()
+        self._kinds: list[int] = (kinds if verify else num_rows * 0).tolist()
         self._sums: list[int] = found[:, ChunkNumber.SUM].view(np.uint64).tolist()
         self._schemas = flat.schemas
 

@@ -14,9 +14,10 @@ from resilient_pq.arrow.buffers import BufferPart, make_array, num_bytes, sliced
 from resilient_pq.arrow.packed import Packed
 from resilient_pq.arrow.to_numpy import numpy_values
 from resilient_pq.arrow.to_python import Inexact, python_values
-from resilient_pq.arrow.types.field import Field, shared_c
+from resilient_pq.arrow.types.field import MAX_NESTING, Field, shared_c
 from resilient_pq.arrow.types.widening import widen, widest
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
+from resilient_pq.format import kernels
 from resilient_pq.notebook_html import rows_table
 from resilient_pq.units import counted, printable
 
@@ -156,6 +157,8 @@ class Table:
         Args:
             requested_schema: Passed over, as the interface allows: the columns come as they are.
         """
+        if kernels.batch_stream is not None and self._chunks:
+            return kernels.batch_stream(shared_c(self._field), self._chunks, MAX_NESTING)
         # They are made for this alone. Copied ones would have broken views, see `buffers`.
         batches = list(self._batches())
         stream = CArrayStream.from_c_arrays(batches, self._field.to_c(), move=True, validate=False)

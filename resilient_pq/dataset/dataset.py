@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import nanoarrow
 
@@ -16,19 +17,15 @@ from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.dataset.agreement import common_schema, with_common_types
 from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Narrowed
-from resilient_pq.errors import ResilientPQError, SchemaError, Where
+from resilient_pq.dataset.rows_of_files import FileQuery, rows_of_files
+from resilient_pq.errors import SchemaError, Where
 from resilient_pq.io import FetchCounters, Stores
-from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.file import File
-from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import ReadSettings
-from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings, in_form
+from resilient_pq.reader.read_plan import Filters, ReadQuery, Strings, in_form
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
-from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Arriving, Batches, check_batch_rows
 from resilient_pq.units import counted
-
-if TYPE_CHECKING:
-    pass
 
 
 class Dataset:
@@ -116,9 +113,9 @@ class Dataset:
             ObjectChangedError: A file was replaced after it was opened.
             StoreError: A store could not give the bytes.
         """
-        field, jobs = self._jobs(columns, filters, limit, strings)
+        field, rows_of_files = self._rows(columns, filters, limit, strings)
         chunks, num_rows = [], 0
-        async with aclosing(read_ahead(jobs, self._how.options.fetch)) as arriving:
+        async with aclosing(rows_of_files) as arriving:
             while limit is None or num_rows < limit:
                 rows = await anext(arriving, None)
                 if rows is None:
@@ -161,8 +158,8 @@ class Dataset:
             StoreError: A store could not give the bytes.
         """
         check_batch_rows(batch_rows)
-        field, jobs = self._jobs(columns, filters, limit, strings)
-        return Batches.of(lambda: field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit)
+        field, arriving = self._rows(columns, filters, limit, strings)
+        return Batches.of(lambda: field, arriving, batch_rows, self._tell, limit=limit)
 
     def records(
         self,
@@ -187,10 +184,10 @@ class Dataset:
         """
         return Records(self.batches(ROWS_AT_ONCE, columns, filters=filters, limit=limit), inexact)
 
-    def _jobs(
+    def _rows(
         self, columns: Sequence[str] | None, filters: Filters | None, limit: int | None, strings: Strings
-    ) -> tuple[Field, Jobs]:
-        """What to read of all files, planned file by file as reading goes on, and the struct that the rows are."""
+    ) -> tuple[Field, Arriving]:
+        """The struct that the rows of all files are, and these, planned file by file as reading goes on."""
         if self.folders is None:
             own, chosen = columns, None
             wishes: Sequence[Narrowed | None] = [Narrowed(filters)] * len(self.files)
@@ -205,24 +202,18 @@ class Dataset:
         names = [child.name for child in self._field.children] if own is None else own
         together = None if self.folders is None or chosen is None else JoinedColumns(self.folders, field, chosen)
 
-        async def all_jobs() -> Jobs:
+        def queries() -> Iterator[FileQuery]:
             for position, (file, wish) in enumerate(zip(self.files, wishes, strict=True)):
-                if wish is None:
-                    continue
-                # The order of the columns is the first file's.
-                same_order = own is None and file.schema.names == self.files[0].schema.names
-                try:
-                    wanted = None if same_order else names
-                    _, following = file.jobs(ReadQuery(wanted, None, wish.filters, limit, strings))
-                except ResilientPQError as error:
-                    yield BatchJob(ReadBatch(()), _failing(error))
-                else:
-                    async with aclosing(following):
-                        async for job in following:
-                            read = job.read if together is None else _joined(together, position, job.read)
-                            yield BatchJob(job.batch, read)
+                if wish is not None:
+                    # The order of the columns is the first file's.
+                    schema = self.files[0].schema
+                    same_order = own is None and (file.schema is schema or file.schema.names == schema.names)
+                    query = ReadQuery(None if same_order else names, None, wish.filters, limit, strings)
+                    join = None if together is None else partial(together.join, position)
+                    yield FileQuery(file, query, join)
 
-        return field if together is None else together.field, all_jobs()
+        rows = rows_of_files(queries(), self._how)
+        return field if together is None else together.field, rows
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._how.on_lost is not None:
@@ -244,24 +235,6 @@ class Dataset:
     ) -> None:
         """Close the files."""
         await self.close()
-
-
-def _joined(columns: JoinedColumns, file: int, read: ReadRowGroups) -> ReadRowGroups:
-    """What reads rows of a file with the columns of its folders."""
-
-    async def read_all(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-        return [columns.join(file, rows) for rows in await read(groups)]
-
-    return read_all
-
-
-def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]:
-    """What raises an error of a file when its rows are reached, and not before."""
-
-    async def read(_: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-        raise error
-
-    return read
 
 
 def schema_of(files: Sequence[File]) -> Field:

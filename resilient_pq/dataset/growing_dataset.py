@@ -43,7 +43,7 @@ class GrowingDataset(Dataset):
     ) -> Batches:
         """Rows as of `Dataset.batches`, and then those that become stored, file by file."""
         check_batch_rows(batch_rows)
-        field, _ = self._jobs(columns, filters, limit, strings)
+        field, _ = self._rows(columns, filters, limit, strings)
         names = [child.name for child in self._field.children] if columns is None else columns
         query = ReadQuery(names, None, filters, None, strings)
         return Batches.of(lambda: field, self._follow(query), batch_rows, self._tell, limit=limit)

@@ -80,7 +80,7 @@ class Schema:
         return Schema, (self.root, self.elements)
 
     @cached_property
-    def made(self) -> dict[str, Any]:
+    def made(self) -> dict[object, Any]:
         """What others have made of it, under their names: many files have one schema."""
         return {}
 

@@ -226,7 +226,7 @@ def _delete(path: str) -> None:
 def _file_status(path: str) -> os.stat_result:
     with explained("cannot read", path):
         status = os.stat(path)
-    refuse_special(path, hint="bytes are read from anywhere in it: save them to a file first")
+    refuse_special(path, status, hint="bytes are read from anywhere in it: save them to a file first")
     return status
 
 

@@ -283,10 +283,10 @@ def behind_link(path: str) -> str:
     return os.path.realpath(path) if os.path.islink(path) else path
 
 
-def refuse_special(path: str, *, hint: str | None = None) -> None:
+def refuse_special(path: str, status: os.stat_result | None = None, *, hint: str | None = None) -> None:
     """Raise for what is no regular file: renaming over a folder or a device is never meant."""
     try:
-        mode = os.stat(path).st_mode
+        mode = (status or os.stat(path)).st_mode
     except OSError:
         return
     if stat.S_ISDIR(mode):

@@ -101,6 +101,10 @@ class ChunkObjects:
         self._counters.bytes += counters.bytes
         self._counters.useful_bytes += counters.useful_bytes
 
+    def at_hand(self, wanted: ByteRange) -> memoryview | None:
+        """Bytes of the file itself, where opening it has brought them."""
+        return None if self._tail is None else self._tail.part(wanted.start, wanted.end)
+
     @property
     def num_bytes(self) -> int:
         """Bytes of the file itself and of all data files that were wanted so far."""

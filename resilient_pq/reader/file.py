@@ -195,31 +195,30 @@ class File(IndexedFile):
             NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.
         """
-        self._check_open()
         with located(Where(key=self.url)):
-            query = ReadQuery(columns, row_groups, filters, limit, strings)
-            request = await off_loop(self.contents.num_chunks, self._request, query)
-            plan = await self._narrowed(request.plan, limit)
-            groups = await self._read(request, plan.row_groups, limit)
+            request, groups = await self._rows(ReadQuery(columns, row_groups, filters, limit, strings))
             self._report([region for group in groups for region in group.lost])
             chunks = [group.arrays for group in groups]
             num_arrays = len(chunks) * len(request.field.children)
-            table = await off_loop(num_arrays, Table, request.field, chunks, sum(group.num_rows for group in groups))
+            table = await off_loop(num_arrays, Table, request.field, chunks, sum([group.num_rows for group in groups]))
             return table if limit is None else await off_loop(num_arrays, table.slice, 0, limit)
 
-    async def _read(
-        self, request: ReadRequest, waiting: Sequence[RowGroupRead], limit: int | None
-    ) -> list[RowGroupArrays]:
-        """Read all row groups, or so many that they have the rows wanted."""
-        found: list[RowGroupArrays] = []
-        wanted = limit
-        while waiting and (limit is None or sum(group.num_rows for group in found) < limit):
-            count = len(waiting) if wanted is None else next_wave(waiting, wanted)
-            found += await self._row_groups.read(request, waiting[:count])
-            waiting = waiting[count:]
-            # The filter leaves few rows of many: look for the rest in twice as many each time.
-            wanted = None if wanted is None else 2 * wanted
-        return found
+    async def _rows(self, query: ReadQuery) -> tuple[ReadRequest, list[RowGroupArrays]]:
+        """What was asked for, and the rows of all row groups, or of so many that they have the rows wanted."""
+        self._check_open()
+        with located(Where(key=self.url)):
+            request = await off_loop(self.contents.num_chunks, self._request, query)
+            plan = await self._narrowed(request.plan, query.limit)
+            found: list[RowGroupArrays] = []
+            waiting, limit = plan.row_groups, query.limit
+            wanted = limit
+            while waiting and (limit is None or sum(group.num_rows for group in found) < limit):
+                count = len(waiting) if wanted is None else next_wave(waiting, wanted)
+                found += await self._row_groups.read(request, waiting[:count])
+                waiting = waiting[count:]
+                # The filter leaves few rows of many: look for the rest in twice as many each time.
+                wanted = None if wanted is None else 2 * wanted
+            return request, found
 
     def batches(
         self,

@@ -23,7 +23,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.cancellation import in_loop
-from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.io.resolve import Opening, is_local, reach
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.reader.contents import Contents, FileState
@@ -381,4 +381,6 @@ def open(
             raise
         return file
 
-    return Opening(opening)
+    # Of the rest more comes than a read of the file.
+    alone = is_local(url) and following is None and keys is None and how.on_damage is OnDamage.RAISE
+    return Opening(opening, is_local=alone)

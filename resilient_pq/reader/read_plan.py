@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Literal, TypeAlias, get_args, overload
+from typing import Any, Final, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from resilient_pq.reader.filter.filters import Filter, Term, filter_of
 Strings: TypeAlias = Literal["stored", "plain", "view"]
 #: Rows wanted: all terms of a list, or of one of several lists.
 Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
+
+#: How many choices of columns are kept of a schema, of those that were made first.
+_MOST_KEPT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +245,22 @@ class ReadRequest:
     @classmethod
     def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, fields: ColumnFields) -> ReadRequest:
         """The request of a plan; the file's key-value metadata stay with its schema."""
-        branches = branches_of(contents.schema, plan.shown)
-        field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
-        field = in_form(field, strings)
-        # With a filter, rows are chosen before arrays are made.
-        flat = FlatColumns.of(branches, field.children) if plan.filter is None else NO_COLUMNS
+        # Many files have one schema, and are asked for the same.
+        made = contents.schema.made.setdefault("read", {})
+        leaves = tuple([leaf.ordinal for column in plan.shown for leaf in column.leaves])
+        key = fields.told, strings, plan.filter is None, leaves
+        found = None if fields.told is None else made.get(key)
+        if found is None:
+            branches = branches_of(contents.schema, plan.shown)
+            field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
+            children = in_form(field, strings).children
+            # With a filter, rows are chosen before arrays are made.
+            flat = FlatColumns.of(branches, children) if plan.filter is None else NO_COLUMNS
+            found = children, branches, flat
+            if fields.told is not None and len(made) < _MOST_KEPT:
+                made[key] = found
+        children, branches, flat = found
+        field = Field("", "+s", False, children, metadata=fields.metadata)
         return cls(plan, field, branches, flat)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ import numpy as np
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.flat_columns import NO_CHUNKS, FlatChunks
 from resilient_pq.arrow.leaf_arrays import layout_of
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.indexes.row_ranges import Rows, mask_within
@@ -26,9 +28,9 @@ from resilient_pq.format.pages.row_selection import select_rows
 from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 from resilient_pq.format.quirks import Quirks
-from resilient_pq.io import ObjectInfo, OpenObject
+from resilient_pq.io import FetchCounters, ObjectInfo, OpenObject
 from resilient_pq.io.cancellation import in_loop
-from resilient_pq.off_event_loop import off_loop
+from resilient_pq.off_event_loop import AT_ONCE, ONE_HOP_BYTES, off_loop
 from resilient_pq.reader.arriving_chunks import ArrivedChunk, ChunkTask, decode_arriving
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.decoder import DamagedChunk, DecodedRowGroup, RowGroupArrays, decode_parts
@@ -58,7 +60,11 @@ class RowGroupReader:
     async def read(self, request: ReadRequest, groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
         """Fetch, decode and assemble row groups; damaged ones are salvaged where that is asked for."""
         num_chunks = len(groups) * sum([len(column.leaves) for column in request.plan.columns])
-        work = await off_loop(num_chunks, RowGroupWork, request, groups, self._objects, self._how)
+        flat = await off_loop(num_chunks, self._flat_chunks, request, groups)
+        found = await self._at_once(flat, request, groups)
+        if found is not None:
+            return found
+        work = await off_loop(num_chunks, RowGroupWork, request, groups, flat, self._objects, self._how)
         files = [piece.chunk.file for piece in work.pieces if piece.chunk.file is not None]
         if files:
             await in_loop()
@@ -70,6 +76,57 @@ class RowGroupReader:
         else:
             await self._read_in_threads(work, opener)
         return [await self._result(request, work, i) for i in range(len(groups))]
+
+    def _flat_chunks(self, request: ReadRequest, groups: Sequence[RowGroupRead]) -> FlatChunks:
+        """The chunks that become arrays by themselves, as nothing can cost rows of all columns."""
+        known = []
+        by_themselves = self._how.on_damage is OnDamage.RAISE and request.flat.columns
+        for i, group in enumerate(groups) if by_themselves else ():
+            if group.rows is None and isinstance(group.columns, PlannedChunks) and group.columns.numbers is not None:
+                known.append((i, group.num_rows, group.columns.numbers))
+        if not known:
+            return NO_CHUNKS
+        quirks = Quirks.of(self._objects.contents.metadata.created_by)
+        return FlatChunks(request.flat, known, verify=self._how.verify, zero_is_none=quirks.zero_crc_is_none)
+
+    async def _at_once(
+        self, flat: FlatChunks, request: ReadRequest, groups: Sequence[RowGroupRead]
+    ) -> list[RowGroupArrays] | None:
+        """All rows by one call, where the chunks are few, flat and close together; None where there is more to do."""
+        opener, count = self._objects.opener, len(request.plan.columns)
+        extent = None if opener is None or len(flat.numbers) < len(groups) * count else self._small_extent(flat)
+        if opener is None or extent is None:
+            return None
+        data = self._objects.at_hand(extent)
+        if asyncio._get_running_loop() is None or (data is not None and len(flat.numbers) <= AT_ONCE):
+            arrays = self._read_flat(flat, extent, data, opener)
+        else:
+            arrays = await self.in_thread(self._read_flat, flat, extent, data, opener)
+        if None in arrays:
+            return None  # whoever decodes them one by one says what is wrong
+        return [RowGroupArrays(arrays[i * count : (i + 1) * count], group.num_rows) for i, group in enumerate(groups)]
+
+    def _small_extent(self, flat: FlatChunks) -> ByteRange | None:
+        """Where chunks lie that one thread reads and decodes in no time; None where they are too many or apart."""
+        if not flat.numbers:
+            return None
+        extent = ByteRange(min(flat.starts), max(flat.ends))
+        if extent.size > min(ONE_HOP_BYTES, 2 * (sum(flat.ends) - sum(flat.starts))):
+            return None
+        chunks = zip(flat.sizes, flat.codecs, strict=True)
+        return extent if min(self._max_threads, READING.threads_worth((), chunks)) == 1 else None
+
+    def _read_flat(
+        self, flat: FlatChunks, extent: ByteRange, data: memoryview | None, opener: Callable[[ObjectInfo], OpenObject]
+    ) -> list[Any]:
+        """The arrays of chunks whose bytes are at hand or read now; None for those that are damaged or uncommon."""
+        if data is None:
+            with closing(opener(self._objects.info)) as opened:
+                data = opened.read(extent.start, extent.end)
+            self._objects.count(FetchCounters(1, len(data), sum(flat.ends) - sum(flat.starts)))
+        places = zip(flat.starts, flat.ends, strict=True)
+        first = extent.start
+        return flat.decode([(number, data[start - first : end - first]) for number, (start, end) in enumerate(places)])
 
     async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:
         if work.damaged[i] and self._how.heal:
@@ -127,9 +184,14 @@ class RowGroupWork:
     """The chunks of a read that become arrays, decoded by any number of threads."""
 
     def __init__(
-        self, request: ReadRequest, groups: Sequence[RowGroupRead], objects: ChunkObjects, how: ReadSettings
+        self,
+        request: ReadRequest,
+        groups: Sequence[RowGroupRead],
+        flat: FlatChunks,
+        objects: ChunkObjects,
+        how: ReadSettings,
     ) -> None:
-        """Note where each chunk belongs; decode nothing yet."""
+        """Note where each chunk belongs; decode nothing yet. The flat ones become arrays by themselves."""
         self.groups = groups
         self.arrays: list[list[Any]] = [[None] * request.plan.num_shown for _ in groups]
         self.done: list[RowGroupArrays | None] = [None] * len(groups)
@@ -144,7 +206,7 @@ class RowGroupWork:
         self._layouts = [layout_of(field) for field in request.field.children]
         self._layouts += [ByteLayout.ARRAYS] * (len(request.plan.columns) - len(self._layouts))
         self._leaves: list[dict[int, list[LeafColumn | None]]] = [{} for _ in groups]
-        self.flat = self._flat_chunks()
+        self.flat = flat
         apart: list[set[int]] = [set() for _ in groups]
         for number in self.flat.numbers:
             apart[self.flat.groups[number]].add(self.flat.columns[number])
@@ -156,18 +218,6 @@ class RowGroupWork:
         ]
         self._missing = [0 if request.plan.filter is None else len(group.chunks) for group in groups]
         self._lock = threading.Lock()
-
-    def _flat_chunks(self) -> FlatChunks:
-        """The chunks that become arrays by themselves, as nothing can cost rows of all columns."""
-        known = []
-        by_themselves = self._raises and self._request.flat.columns
-        for i, group in enumerate(self.groups) if by_themselves else ():
-            if group.rows is None and isinstance(group.columns, PlannedChunks) and group.columns.numbers is not None:
-                known.append((i, group.num_rows, group.columns.numbers))
-        if not known:
-            return NO_CHUNKS
-        quirks = Quirks.of(self._objects.contents.metadata.created_by)
-        return FlatChunks(self._request.flat, known, verify=self._verify, zero_is_none=quirks.zero_crc_is_none)
 
     @property
     def threads_worth(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from resilient_pq.io import ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread, in_loop, in_one_hop
-from resilient_pq.off_event_loop import AT_ONCE
+from resilient_pq.off_event_loop import AT_ONCE, ONE_HOP_BYTES
 from resilient_pq.writer.checkpoint_history import CheckpointHistory
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
@@ -29,9 +29,6 @@ from resilient_pq.writer.write_options import EncoderOptions
 log = logging.getLogger("resilient_pq.writer")
 
 T = TypeVar("T")
-
-#: Fewer bytes of rows are written sooner in one thread from end to end than by way of the event loop.
-ONE_HOP_BYTES: Final = 1 << 20
 
 #: Seconds that the timer waits for a call before it looks whether that only waits for its source.
 _LOOK_AGAIN = 0.05

@@ -24,6 +24,8 @@ def test_a_small_file_is_read_in_the_thread_of_the_caller(tmp_path: Path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(loop_portal.portal, "run", lambda coroutine: pytest.fail("it asks for the loop"))
         assert pa.table(sync.read(small)).num_rows == 500
+        with sync.open(small) as file:
+            assert pa.table(file.read(["text", "n"])).equals(TABLE.slice(0, 500).select(["text", "n"]))
         with pytest.raises(rpq.NotFoundError):
             sync.read(tmp_path / "none.parquet")
     # What needs threads, or several steps, goes on in the loop.

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.arrow.flat_columns import FlatChunks
 from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.thread_count import READING
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.reader import row_groups
 from resilient_pq.reader.file import File
 from resilient_pq.reader.read_plan import chunk_read
 
@@ -69,7 +69,7 @@ async def test_no_more_threads_take_part_than_pay(
     await file.close()
     at_work, seen = 0, 0
     lock, both = threading.Lock(), threading.Event()
-    decode = row_groups.RowGroupWork.decode
+    decode = FlatChunks.decode
 
     def watched(*args: object, **kwargs: object) -> object:
         nonlocal at_work, seen
@@ -86,7 +86,7 @@ async def test_no_more_threads_take_part_than_pay(
             with lock:
                 at_work -= 1
 
-    monkeypatch.setattr(row_groups.RowGroupWork, "decode", watched)
+    monkeypatch.setattr(FlatChunks, "decode", watched)
     options = rpq.ReadOptions(max_threads=2)
     async with rpq.open(path, options=options) as file:
         await file.read()

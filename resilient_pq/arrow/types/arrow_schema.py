@@ -231,21 +231,20 @@ class ColumnFields:
         self._form: Callable[[Field], Field] = (lambda field: field) if restore_types else normalise
         # What is shared is found by this, which may not become another while it is: mappings may change.
         self._stored = stored = key_value.get(ARROW_SCHEMA_KEY) or ""
+        self.told: tuple[str, str, bool] | None = None  # what shared fields depend on besides the schema
         if len(stored) > _MOST_SHARED_STORED or len(schema.columns) > _MOST_SHARED_COLUMNS:
             self._found: dict[int, Field] = {}
         else:
+            self.told = stored, int96_unit, restore_types
             self._found = _shared_fields(_ThisSchema(schema), stored, int96_unit, restore_types=restore_types)
 
     def struct(self, columns: Sequence[int] | None = None) -> Field:
-        """The struct that columns are, of the top-level columns by position, None for all.
-
-        Its metadata are those of the file without ``ARROW:schema`` and without our own ``rpq.*``.
-        """
+        """The struct that columns are, of the top-level columns by position, None for all."""
         positions = range(len(self._schema.root.children)) if columns is None else columns
         missing = [position for position in positions if position not in self._found]
         if missing:
             self._find(missing)
-        return Field("", "+s", False, tuple(map(self._found.__getitem__, positions)), metadata=self._metadata)
+        return Field("", "+s", False, tuple(map(self._found.__getitem__, positions)), metadata=self.metadata)
 
     def _find(self, positions: Sequence[int]) -> None:
         names, alike = self._schema.names, self._schema.alike
@@ -263,7 +262,8 @@ class ColumnFields:
         return self._form(derived if hint is None else refined(derived, hint) or derived)
 
     @cached_property
-    def _metadata(self) -> tuple[tuple[bytes, bytes], ...]:
+    def metadata(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The metadata of the struct: the file's, without ``ARROW:schema`` and without our own ``rpq.*``."""
         return tuple(
             (key.encode("utf-8", "replace"), value.encode("utf-8", "replace"))
             for key, value in self._key_value.items()

@@ -236,7 +236,7 @@ def check_growth(codec: int, size: int, decompressed: int) -> None:
 
 def decompress_into(codec: int, data: memoryview, out: Buffer) -> None:
     """Fill `out` with what `data` was before it was compressed, by a codec other than UNCOMPRESSED."""
-    known = _reader_of(codec)
+    known = CODECS.get(codec) or _reader_of(codec)
     try:
         filled = known.decompress_into(data, out)
     except (cramjam.DecompressionError, _IsalError, MemoryError) as error:

@@ -12,6 +12,7 @@ from resilient_pq.format.footer import key_values
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import ObjectTail
+from resilient_pq.io.cancellation import in_loop
 from resilient_pq.notebook_html import preformatted
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
@@ -170,6 +171,7 @@ class IndexedFile:
             place = find(index_ranges.chunk_of(self.contents, row_group, column))
             if place is None:
                 return None
+            await in_loop()
             return await self._indexes.read(place, decode_bytes)
 
     @cached_property

@@ -1,0 +1,116 @@
+"""The rows of many files, one file after the other; small ones of this machine many to a hop. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
+
+from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.io import FetchOptions
+from resilient_pq.io.cancellation import in_one_hop
+from resilient_pq.io.local_store import LocalStore
+from resilient_pq.off_event_loop import ONE_HOP_BYTES
+from resilient_pq.reader.decoder import RowGroupArrays
+from resilient_pq.reader.file import File
+from resilient_pq.reader.read_batches import ReadBatch
+from resilient_pq.reader.read_options import ReadSettings
+from resilient_pq.reader.read_plan import ReadQuery, RowGroupRead
+from resilient_pq.reader.streaming import Arriving, BatchJob, Jobs, ReadRowGroups, read_ahead
+
+#: Bytes of a value in memory, about.
+_VALUE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuery:
+    """What is asked of a file."""
+
+    file: File
+    query: ReadQuery
+    join: Callable[[RowGroupArrays], RowGroupArrays] | None  # adds the columns of its folders
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is about all rows of a small file of this machine."""
+        store, _ = self.file.place
+        whole = self.query.limit is None and self.query.filters is None
+        return whole and self.file.info.size < ONE_HOP_BYTES and isinstance(store, LocalStore)
+
+
+async def rows_of_files(asked: Iterable[FileQuery], how: ReadSettings) -> Arriving:
+    """The rows of each row group of files, in their order, read ahead."""
+    raises = how.on_damage is OnDamage.RAISE
+    for is_small, run in groupby(asked, lambda one: raises and one.is_small):
+        rows_of_run = _many_to_a_hop if is_small else partial(_read_ahead, how.options.fetch)
+        async with aclosing(rows_of_run(run)) as arriving:
+            async for rows in arriving:
+                yield rows
+
+
+async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
+    """The rows of small files, of so many at one time that a hop to a thread is worth it."""
+
+    async def read_some() -> tuple[list[RowGroupArrays], ResilientPQError | None, bool]:
+        found: list[RowGroupArrays] = []
+        num_bytes = 0
+        for one in asked:
+            try:
+                _, groups = await one.file._rows(one.query)
+            except ResilientPQError as error:  # the rows before it are given all the same
+                return found, error, True
+            found += groups if one.join is None else map(one.join, groups)
+            num_bytes += one.file.info.size + sum([_VALUE * rows.num_rows * len(rows.arrays) for rows in groups])
+            if num_bytes >= ONE_HOP_BYTES:
+                return found, None, False
+        return found, None, True
+
+    async def hop() -> tuple[list[RowGroupArrays], ResilientPQError | None, bool]:
+        return await in_one_hop(read_some())
+
+    following: asyncio.Future[Any] | None = asyncio.ensure_future(hop())
+    try:
+        while following is not None:
+            found, error, ended = await following
+            following = None if ended else asyncio.ensure_future(hop())
+            for rows in found:
+                yield rows
+            if error is not None:
+                raise error
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def _read_ahead(fetch: FetchOptions, asked: Iterator[FileQuery]) -> Arriving:
+    return read_ahead(_jobs(asked), fetch)
+
+
+async def _jobs(asked: Iterator[FileQuery]) -> Jobs:
+    """The reads of files, planned file by file as reading goes on."""
+    for one in asked:
+        try:
+            _, following = one.file.jobs(one.query)
+        except ResilientPQError as error:
+            yield BatchJob(ReadBatch(()), partial(_fail, error))
+        else:
+            async with aclosing(following):
+                async for job in following:
+                    yield BatchJob(job.batch, job.read if one.join is None else partial(_joined, one.join, job.read))
+
+
+async def _joined(
+    join: Callable[[RowGroupArrays], RowGroupArrays], read: ReadRowGroups, groups: Sequence[RowGroupRead]
+) -> list[RowGroupArrays]:
+    return [join(rows) for rows in await read(groups)]
+
+
+async def _fail(error: ResilientPQError, _: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+    """Raise an error of a file when its rows are reached, and not before."""
+    raise error
