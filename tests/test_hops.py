@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
-    "read": (34, 159),
+    "read": (31, 130),
     "write": (41, 255),
     "read with a filter": (58, 319),
     "recover": (88, 447),
