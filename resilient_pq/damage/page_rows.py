@@ -9,6 +9,7 @@ import numpy as np
 
 from resilient_pq.damage.chunk_salvage import PageFate
 from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.format.encodings import rle
 from resilient_pq.format.file_metadata import PageType
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
@@ -27,6 +28,7 @@ def count_rows(chunk: ChunkRead, fates: Sequence[PageFate]) -> list[PageFate]:
             counted.append(fate.lost("its header names encodings that the chunk does not have"))
             continue
         try:
+            _check_levels(chunk, page)
             counted.append(replace(fate, num_rows=_num_rows(chunk, page)))
         except (FormatError, UnsupportedError) as error:
             counted.append(fate.lost(error.message))
@@ -43,6 +45,17 @@ def _has_encodings_of(chunk: ChunkRead, page: Page) -> bool:
         used += [v1.definition_level_encoding] if chunk.leaf.max_definition_level else []
         used += [v1.repetition_level_encoding] if chunk.leaf.max_repetition_level else []
     return all(encoding in chunk.metadata.encodings for encoding in used)
+
+
+def _check_levels(chunk: ChunkRead, page: Page) -> None:
+    """Refuse a page whose levels do not end where its header says, which the CRC32 of a page does not cover."""
+    if ChunkSums.of(chunk.metadata) is not None or page.header.type != PageType.DATA_PAGE_V2:
+        return
+    leaf, data = chunk.leaf, open_data_page(page, chunk.leaf, chunk.metadata.codec, chunk.quirks)
+    levels = ((data.repetition_levels, leaf.max_repetition_level), (data.definition_levels, leaf.max_definition_level))
+    for each, maximum in levels:
+        if each is not None and not rle.ends_with(each.data, rle.bit_width(maximum), data.num_values):
+            raise FormatError("its header says that its levels end elsewhere than they do")
 
 
 def _num_rows(chunk: ChunkRead, page: Page) -> int:

@@ -216,12 +216,17 @@ def _unit_from_thrift(unit: structs.TimeUnitUnion | None) -> TimeUnit | None:
     return None
 
 
-def without_unknown(element: SchemaElement) -> SchemaElement:
-    """The element as it can be written: without an annotation of which nothing but its presence was read."""
+def writable(element: SchemaElement) -> SchemaElement:
+    """The element as it can be written: without an annotation that readers refuse, or of which nothing was read."""
     annotation = None if element.logicalType is None else _from_thrift(element.logicalType)
     if isinstance(annotation, Uninterpreted) and annotation.name == UNKNOWN_ANNOTATION:
-        return replace(element, logicalType=None)
-    return element
+        element = replace(element, logicalType=None)
+    annotation = from_element(element)
+    if annotation is None or element.type not in list(Type):
+        return element
+    if may_annotate(annotation, Type(element.type), element.type_length):
+        return element
+    return replace(element, logicalType=None, converted_type=None)
 
 
 def annotate(element: SchemaElement, logical: Logical | None) -> None:

@@ -80,7 +80,7 @@ class Schema:
         return Schema, (self.root, self.elements)
 
     @cached_property
-    def made(self) -> dict[str, Any]:
+    def made(self) -> dict[object, Any]:
         """What others have made of it, under their names: many files have one schema."""
         return {}
 
@@ -253,7 +253,7 @@ class Schema:
         """
         if not self.elements:
             return list(elements_of(self.root, is_root=True))
-        return [logical.without_unknown(element) for element in self.elements]
+        return [logical.writable(element) for element in self.elements]
 
     def __repr__(self) -> str:
         """The message text, cut where it is long."""

@@ -17,7 +17,7 @@ from resilient_pq.format.pages.chunk_decoder import decode_chunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page, check_crc, pages_of
 from resilient_pq.format.pages.page_sums import PageSums
-from resilient_pq.format.pages.page_table import DATA_PAGES, PageTable, check_crcs
+from resilient_pq.format.pages.page_table import DATA_PAGES, PageTable, check_crcs, check_end
 from resilient_pq.format.pages.selected_pages import PageRead, SelectedPages
 from resilient_pq.format.physical_values import ByteLayout, LeafColumn
 
@@ -94,6 +94,8 @@ def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None
             stored=stored,
             computed=computed,
         )
+    if chunk.range.size == chunk.metadata.total_compressed_size:  # else it is read beyond a size that is too small
+        check_end(table)
     return False, table
 
 

@@ -161,17 +161,28 @@ def flat_writer(schema: Schema, options: Sequence[ChunkOptions]) -> Any:
     """
     if kernels.FlatWriter is None or not options:
         return None
-    orders, paths = _flat_leaves(schema)
     known = {which: _numbers(each) for which, each in {id(each): each for each in options}.items()}
+    if len(known) > 1:
+        return _flat_writer(schema, [known[id(each)] for each in options])
+    (numbers,) = known.values()
+    key = "flat writer", kernels.FlatWriter, numbers
+    if key not in schema.made:  # many files have one schema, and all of their columns one form
+        schema.made[key] = _flat_writer(schema, [numbers] * len(options))
+    return schema.made[key]
+
+
+def _flat_writer(schema: Schema, known: list[tuple[int, ...]]) -> Any:
+    orders, paths = _flat_leaves(schema)
     numbers = np.empty((len(orders), OptionNumber.COUNT), np.int64)
     numbers[:, OptionNumber.ORDER] = orders
-    numbers[:, OptionNumber.ORDER + 1 :] = [known[id(each)] for each in options]
+    numbers[:, OptionNumber.ORDER + 1 :] = known
     numbers[numbers[:, OptionNumber.ORDER + 1] < 0, OptionNumber.ORDER] = 0
     if not numbers[:, OptionNumber.ORDER].any():
         return None
+    leaves = schema.leaves
 
     def bound(leaf: int, value: bytes, upper: bool) -> tuple[bytes | None, bool]:
-        return plain_bound(schema.leaves[leaf].node, value, upper=upper)
+        return plain_bound(leaves[leaf].node, value, upper=upper)
 
     compressing = codecs.compress, codecs.compress_parts, codecs.snappy_into
     return kernels.FlatWriter(numbers, paths, *compressing, crc32, combine, bound)

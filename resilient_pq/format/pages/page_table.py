@@ -38,6 +38,8 @@ _RUN_ENCODINGS: Final = frozenset(map(int, RUN_ENCODINGS))
 _FIXED_RUN_ENCODINGS: Final = frozenset(map(int, FIXED_RUN_ENCODINGS))
 _DATA_PAGE, _DATA_PAGE_V2, _RLE = int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2), int(Encoding.RLE)
 DATA_PAGES: Final = (_DATA_PAGE, _DATA_PAGE_V2)
+#: With which the header of each kind of page begins: its type, then the field of its size.
+_HEADERS_BEGIN: Final = [bytes([0x15, kind << 1, 0x15]) for kind in PageType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,27 @@ class PageTable:
     def num_entries(self) -> int:
         """Entries of all data pages, nulls included."""
         return sum([row[PageField.NUM_VALUES] for row in self.rows if row[PageField.TYPE] in DATA_PAGES])
+
+
+def check_end(table: PageTable) -> None:
+    """Refuse a chunk behind whose last page a further one begins that goes beyond the chunk.
+
+    Some writers leave bytes there. But of a page in which the next chunk begins these lie in the place of others.
+    """
+    if table.chunk is None or not table.rows:
+        return
+    rest = table.chunk[table.rows[-1][PageField.BODY] + table.rows[-1][PageField.COMPRESSED_SIZE] :]
+    if bytes(rest[:3]) not in _HEADERS_BEGIN:
+        return
+    try:
+        header, body = read_header(rest, 0)
+    except ThriftError:
+        fits = False
+    else:
+        fits = body + header.compressed_page_size <= len(rest)
+    if not fits:
+        where = Where(page=len(table.rows), offset=table.base + len(table.chunk) - len(rest))
+        raise EncodingError("a page begins behind the last value, and goes beyond its column chunk", where=where)
 
 
 def _row(page: Page) -> list[int]:

@@ -175,6 +175,8 @@ def select_credible(
     last = max((place for places in taken for place in places), default=(0, 0))
     known = {place for places in taken for place in places}
     for ordinal, row_group in enumerate(row_groups):
+        if names_some_files([row_groups[0], row_group]):
+            return
         places = _chunk_places(row_group, schema, end, strict=ordinal >= doubtful)
         if places is None or not known.isdisjoint(places):
             return  # of chunks that are known it is an entry before the damage, found once more
@@ -185,12 +187,19 @@ def select_credible(
         yield row_group
 
 
+def names_some_files(row_groups: Iterable[RowGroup]) -> bool:
+    """Whether some chunks are said to lie in other files, and others are not: in a summary all are."""
+    return len({chunk.file_path is None for chunk in all_chunks(row_groups)}) > 1
+
+
 def contradicts_itself(contents: Contents) -> bool:
     """Whether a footer counts other rows than its row groups have, and one of these contradicts the schema or itself.
 
     A wrong bit changed where a field ends, and what follows was taken for other fields.
     """
     row_groups = contents.metadata.row_groups
+    if names_some_files(row_groups):
+        return True
     if contents.miscounted is None:
         return False
     credible = select_credible(row_groups, contents.schema, contents.footer.start, doubtful=len(row_groups))

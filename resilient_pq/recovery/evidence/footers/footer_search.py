@@ -25,6 +25,7 @@ from resilient_pq.recovery.evidence.footers.footer_evidence import (
     find_shift,
     has_values,
     is_within,
+    names_some_files,
     pages_begin,
     select_credible,
 )
@@ -218,7 +219,8 @@ def _read_partial(data: memoryview, size: int, start: int) -> tuple[PartialMetaD
         schema = Schema.from_elements(partial.schema).without_empty_groups()
         counted = sum(row_group.num_rows for row_group in partial.row_groups)
         # Early parquet-rs wrote 0 rows, whatever the row groups had.
-        if partial.ending is not MetadataEnd.WHOLE or partial.num_rows not in (0, counted):
+        agrees = partial.num_rows in (0, counted) and not names_some_files(partial.row_groups)
+        if partial.ending is not MetadataEnd.WHOLE or not agrees:
             doubtful = len(partial.row_groups) - 1 if partial.ending is not MetadataEnd.CUT else whole_before
             kept = list(select_credible(partial.row_groups, schema, start, doubtful=doubtful))
             if len(kept) < len(partial.row_groups) or partial.ending is MetadataEnd.WHOLE:

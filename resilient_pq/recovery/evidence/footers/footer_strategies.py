@@ -20,6 +20,7 @@ from resilient_pq.recovery.evidence.footers.footer_evidence import (
     all_chunks,
     contradicts_itself,
     has_values,
+    names_some_files,
     pages_begin,
 )
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
@@ -41,7 +42,8 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
     contents = await known.source.contents()
     if isinstance(contents, FormatError):
         return _without_footer(known, contents)
-    if contents.data_files:  # a summary: its row groups lie in other files
+    if contents.data_files and not names_some_files(contents.metadata.row_groups):
+        # A summary: its row groups lie in other files.
         return replace(known, contents=contents, footer_whole=True)
     if not (contents.verified or await _names_pages(known.source, contents)):
         message = "the footer is whole, but there are no pages where it says"
@@ -123,10 +125,9 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
     found = await known.source.drive(find_footer(size, budget=budget, others=known.inner_files))
     if found is None and budget.ended:
         known = known.with_findings(budget.finding("there may be a footer that is not at the end", 0, size))
-    if found is None or not found.complete:
-        old = await _find_old_footer(known)
-        if old is not None:
-            return await _with_old_footer(known, old, found)
+    old = await _find_old_footer(known, found)
+    if old is not None:
+        return await _with_old_footer(known, old, found)
     if found is None or not _is_usable(known, found):
         return replace(known, torn_footer=None)
     return await _with_last_footer(known, found)
@@ -149,16 +150,34 @@ async def _with_last_footer(known: Reconstruction, found: TornFooter) -> Reconst
     return known
 
 
-async def _find_old_footer(known: Reconstruction) -> TornFooter | None:
-    """The footer directly before the first record of a file to which rows were appended; None where there is none."""
-    headers = [] if known.survey is None or known.moved else known.survey.headers
-    if not headers or headers[0].kind != RecordKind.CHECKPOINT or headers[0].previous:
+async def _find_old_footer(known: Reconstruction, last: TornFooter | None) -> TornFooter | None:
+    """The footer directly before the first record of a file to which rows were appended; None where there is none.
+
+    It is the `last` one where the file is cut inside that record.
+    """
+    if last is not None and last.complete:
+        end = last.end if await _is_followed(known, last) else None
+    else:
+        end = _first_checkpoint(known)
+    if end is None:
         return None
-    end = headers[0].offset
     found = await known.source.drive(find_footer(end, budget=footer_budget(end)))
     if found is None or not found.complete or (found.end, found.shift) != (end, 0):
         return None
     return found if _is_usable(known, found) else None
+
+
+async def _is_followed(known: Reconstruction, found: TornFooter) -> bool:
+    """Whether a record begins behind a footer, as where rows are appended."""
+    end = max(found.end, min(found.end + HEADER_SIZE, known.source.info.size))
+    return begins_record(await known.source.read(ByteRange(found.end, end)))
+
+
+def _first_checkpoint(known: Reconstruction) -> int | None:
+    """The offset of the first record of the file where that is a checkpoint; None where it is none."""
+    headers = [] if known.survey is None or known.moved else known.survey.headers
+    begins = bool(headers) and headers[0].kind == RecordKind.CHECKPOINT and not headers[0].previous
+    return headers[0].offset if begins else None
 
 
 async def _with_old_footer(known: Reconstruction, old: TornFooter, torn: TornFooter | None) -> Reconstruction:
@@ -198,11 +217,9 @@ def _is_of_checkpoint(known: Reconstruction, found: TornFooter) -> bool:
 
 async def _proves_end(known: Reconstruction, found: TornFooter) -> bool:
     """Whether no row can stand behind those that a footer counts."""
-    size = known.source.info.size
-    following = ByteRange(found.end, max(found.end, min(found.end + HEADER_SIZE, size)))
-    if _is_of_checkpoint(known, found) or begins_record(await known.source.read(following)):
+    if _is_of_checkpoint(known, found) or await _is_followed(known, found):
         return False
-    behind = await known.source.drive(carve.find_files(found.start, size))
+    behind = await known.source.drive(carve.find_files(found.start, known.source.info.size))
     if any(file.pages and not file.has_head for file in behind):
         return False
     return found.complete or (found.contents.is_finished and (known.file_id is None or found.contents.unvouched))
