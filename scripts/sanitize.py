@@ -87,6 +87,7 @@ def main() -> int:
         tests = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/kernels", *NOT_THESE]
         tests += ["tests/arrow/test_flat_columns.py", "tests/properties/test_flat_rows_write_the_same.py"]
         tests += ["tests/arrow/test_arrow_many_columns.py", "tests/writer/test_writer_mixed_columns.py"]
+        tests += ["tests/arrow/test_shared_streams.py"]
         tests += ["-k", "not _native_avx2"]  # of the same source, and not built here
         feed = [sys.executable, str(CHECKOUT / "scripts" / "sanitize_feed.py"), "--seed", str(arguments.seed)]
         feed += ["--seconds", str(arguments.seconds)]
