@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
@@ -42,18 +42,23 @@ class FileQuery:
         whole = self.query.limit is None and self.query.filters is None
         return whole and self.file.info.size < ONE_HOP_BYTES and isinstance(store, LocalStore)
 
+    async def rows(self, row_groups: Sequence[int] | None = None) -> list[RowGroupArrays]:
+        """The rows of row groups, or of all, with the columns of its folders."""
+        _, groups = await self.file._rows(replace(self.query, row_groups=row_groups))
+        return groups if self.join is None else list(map(self.join, groups))
+
 
 async def rows_of_files(asked: Iterable[FileQuery], how: ReadSettings) -> Arriving:
     """The rows of each row group of files, in their order, read ahead."""
     raises = how.on_damage is OnDamage.RAISE
     for is_small, run in groupby(asked, lambda one: raises and one.is_small):
-        rows_of_run = _many_to_a_hop if is_small else _read_ahead
-        async with aclosing(rows_of_run(run, how.options.fetch)) as arriving:
+        rows_of_run = _many_to_a_hop if is_small else partial(_read_ahead, how.options.fetch)
+        async with aclosing(rows_of_run(run)) as arriving:
             async for rows in arriving:
                 yield rows
 
 
-async def _many_to_a_hop(asked: Iterator[FileQuery], fetch: FetchOptions) -> Arriving:
+async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
     """The rows of small files, of so many at one time that a hop to a thread is worth it."""
 
     async def read_some() -> tuple[list[RowGroupArrays], FileQuery | None, bool]:
@@ -61,10 +66,10 @@ async def _many_to_a_hop(asked: Iterator[FileQuery], fetch: FetchOptions) -> Arr
         num_bytes = 0
         for one in asked:
             try:
-                _, groups = await one.file._rows(one.query)
+                groups = await one.rows()
             except ResilientPQError:  # the rows before it are given all the same, also those of its own file
                 return found, one, False
-            found += groups if one.join is None else map(one.join, groups)
+            found += groups
             num_bytes += one.file.info.size + sum([_VALUE * rows.num_rows * len(rows.arrays) for rows in groups])
             if num_bytes >= ONE_HOP_BYTES:
                 return found, None, False
@@ -81,8 +86,8 @@ async def _many_to_a_hop(asked: Iterator[FileQuery], fetch: FetchOptions) -> Arr
             for rows in found:
                 yield rows
             if failed is not None:
-                async with aclosing(_read_ahead(iter([failed]), fetch)) as arriving:
-                    async for rows in arriving:
+                for ordinal in range(failed.file.num_row_groups):
+                    for rows in await failed.rows([ordinal]):
                         yield rows
     finally:
         if following is not None:
@@ -90,7 +95,7 @@ async def _many_to_a_hop(asked: Iterator[FileQuery], fetch: FetchOptions) -> Arr
             await asyncio.gather(following, return_exceptions=True)
 
 
-def _read_ahead(asked: Iterator[FileQuery], fetch: FetchOptions) -> Arriving:
+def _read_ahead(fetch: FetchOptions, asked: Iterator[FileQuery]) -> Arriving:
     return read_ahead(_jobs(asked), fetch)
 
 
