@@ -292,8 +292,8 @@ class File(IndexedFile):
                     self.contents.num_chunks, plan_read, self.contents, query.columns, wanted, query.filters
                 )
                 plan = await self._narrowed(plan, query.limit)
-            for batch in cut_into_batches(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
-                yield BatchJob(batch, read)
+                for batch in cut_into_batches(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
+                    yield BatchJob(batch, read)
 
         return field, jobs()
 

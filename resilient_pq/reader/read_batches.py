@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError
 from resilient_pq.reader.read_plan import RowGroupRead
 from resilient_pq.units import MiB
 
@@ -40,7 +41,12 @@ def cut_into_batches(row_groups: Sequence[RowGroupRead], *, gap: int, budget: in
     together: list[RowGroupRead] = []
     size = 0
     for group in row_groups:
-        extent = group.extent
+        try:
+            extent = group.extent
+        except FormatError:
+            if together:  # the rows before it are given all the same
+                yield ReadBatch(tuple(together))
+            raise
         more = 0 if extent is None else extent[1].size
         if together and not (size + more <= most and _near(together[-1].extent, extent, gap)):
             yield ReadBatch(tuple(together))

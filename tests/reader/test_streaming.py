@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
@@ -299,3 +300,20 @@ class Counting(MemoryStore):
             return await super().read_range(key, start, end, pin=pin)
         finally:
             self._now -= 1
+
+
+@pytest.mark.parametrize("damaged", [b"\x1c\x15\x0b", b"\x3c\x15\x04"], ids=["another type", "no metadata"])
+async def test_damage_in_the_footer_comes_behind_the_rows_before_it_each_time(damaged: bytes) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"n": pa.array(range(30))}), sink, row_group_size=10, store_schema=False)
+    before, type_of_last, after = sink.getvalue().to_pybytes().rpartition(b"\x1c\x15\x04")  # a struct, of INT64
+    assert type_of_last
+    store = MemoryStore()
+    await store.put("n.parquet", before + damaged + after)
+    async with rpq.open((store, "n.parquet")) as file:
+        for _ in range(2):
+            rows = 0
+            with pytest.raises(FormatError) as caught:
+                async for batch in file.batches():
+                    rows += batch.num_rows
+            assert (rows, caught.value.where.key, caught.value.where.row_group) == (20, file.url, 2)
