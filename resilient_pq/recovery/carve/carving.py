@@ -48,6 +48,7 @@ def carve(
     size = sum(page.end - page.offset for page in file.pages)
     findings: list[Finding] = []
     places = yield from _recorded_places(file.pages)
+    separated = separated or bool(places)
     if schema is None:
         kinds = candidate_kinds(file.pages)
         probed = yield from _probe_pages(file.pages, kinds, limits)
@@ -55,7 +56,10 @@ def carve(
         pages = _longest_stretch(found) if not places else found.pages
         steps = limits.budget(size)
         begins = yield from _is_row_group_start(file, pages, places)
-        invented = invent_columns(pages, list(kinds), steps, limits.max_columns, places, named, begins=begins)
+        borders = found.borders.union(start for start, _ in found.ranges) if places else ()
+        invented = invent_columns(
+            pages, list(kinds), steps, limits.max_columns, places, named, begins=begins, borders=borders
+        )
         if steps.ended:
             findings.append(steps.finding("there may be more columns, or fewer", file.start, file.end))
         if invented is None or (len(invented.schema.leaves) == 1 and len(pages) < len(found.pages)):
