@@ -41,9 +41,13 @@ class RowGroupBuilder:
             places = [chunk.read.range for chunk in chunks if chunk is not None]
             start = min((place.start for place in places), default=start)
             end = max((place.end for place in places), default=start)
-            told = group.first_row is not None
-            before = None if adrift else group.first_row if told else before
-            known.append(LocatedRowGroup(ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told))
+            told, follows = group.first_row is not None, group.follows
+            before = None if adrift else group.first_row if told else before if follows else None
+            known.append(
+                LocatedRowGroup(
+                    ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told, follows=follows
+                )
+            )
             before = None if before is None or num_rows is None else before + num_rows
             start = end
         return tuple(known)
