@@ -47,48 +47,50 @@ async def rows_of_files(asked: Iterable[FileQuery], how: ReadSettings) -> Arrivi
     """The rows of each row group of files, in their order, read ahead."""
     raises = how.on_damage is OnDamage.RAISE
     for is_small, run in groupby(asked, lambda one: raises and one.is_small):
-        rows_of_run = _many_to_a_hop if is_small else partial(_read_ahead, how.options.fetch)
-        async with aclosing(rows_of_run(run)) as arriving:
+        rows_of_run = _many_to_a_hop if is_small else _read_ahead
+        async with aclosing(rows_of_run(run, how.options.fetch)) as arriving:
             async for rows in arriving:
                 yield rows
 
 
-async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
+async def _many_to_a_hop(asked: Iterator[FileQuery], fetch: FetchOptions) -> Arriving:
     """The rows of small files, of so many at one time that a hop to a thread is worth it."""
 
-    async def read_some() -> tuple[list[RowGroupArrays], ResilientPQError | None, bool]:
+    async def read_some() -> tuple[list[RowGroupArrays], FileQuery | None, bool]:
         found: list[RowGroupArrays] = []
         num_bytes = 0
         for one in asked:
             try:
                 _, groups = await one.file._rows(one.query)
-            except ResilientPQError as error:  # the rows before it are given all the same
-                return found, error, True
+            except ResilientPQError:  # the rows before it are given all the same, also those of its own file
+                return found, one, False
             found += groups if one.join is None else map(one.join, groups)
             num_bytes += one.file.info.size + sum([_VALUE * rows.num_rows * len(rows.arrays) for rows in groups])
             if num_bytes >= ONE_HOP_BYTES:
                 return found, None, False
         return found, None, True
 
-    async def hop() -> tuple[list[RowGroupArrays], ResilientPQError | None, bool]:
+    async def hop() -> tuple[list[RowGroupArrays], FileQuery | None, bool]:
         return await in_one_hop(read_some())
 
     following: asyncio.Future[Any] | None = asyncio.ensure_future(hop())
     try:
         while following is not None:
-            found, error, ended = await following
+            found, failed, ended = await following
             following = None if ended else asyncio.ensure_future(hop())
             for rows in found:
                 yield rows
-            if error is not None:
-                raise error
+            if failed is not None:
+                async with aclosing(_read_ahead(iter([failed]), fetch)) as arriving:
+                    async for rows in arriving:
+                        yield rows
     finally:
         if following is not None:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
 
 
-def _read_ahead(fetch: FetchOptions, asked: Iterator[FileQuery]) -> Arriving:
+def _read_ahead(asked: Iterator[FileQuery], fetch: FetchOptions) -> Arriving:
     return read_ahead(_jobs(asked), fetch)
 
 

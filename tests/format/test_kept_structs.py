@@ -94,18 +94,6 @@ def test_copies_are_lists_of_their_own() -> None:
     assert replace(read).row_groups is read.row_groups
 
 
-def test_the_bytes_are_shown_while_nobody_has_a_struct() -> None:
-    read = _read()
-    columns = _kept(read.row_groups[0].columns)
-    unread = columns.unread
-    assert unread is not None and bytes(unread) == b"".join(map(compact_protocol.encode, PLAIN.row_groups[0].columns))
-    columns[0]
-    assert columns.unread is None
-    other = _kept(read.row_groups[1].columns)
-    other.pop()
-    assert other.unread is None
-
-
 def test_a_buffer_that_changes_afterwards_is_not_read_again() -> None:
     buffer = bytearray(ENCODED)
     read = _read(memoryview(buffer))

@@ -85,7 +85,8 @@ async def test_opening_makes_no_column_chunks(our_bytes: bytes, stored: Stored) 
     for data in (our_bytes, written.getvalue()):
         async with rpq.open((await stored(data), "file")) as file:
             for row_group in file.metadata.row_groups:
-                assert isinstance(row_group.columns, KeptStructs) and row_group.columns.unread is not None
+                columns = row_group.columns
+                assert isinstance(columns, KeptStructs) and columns._plain is None and not columns._made
 
 
 @pytest.mark.parametrize("tail_bytes", [-1, 0, 1, 7])

@@ -229,7 +229,7 @@ async def test_an_upload_of_somebody_else_stays(store: PartStore) -> None:
 
 
 async def test_a_file_of_which_nothing_was_stored(store: PartStore) -> None:
-    """PartStore were sent, and no checkpoint."""
+    """Parts were sent, and no checkpoint."""
     writer = await begin(store, compression="none", row_group_rows=1000, encodings="PLAIN")
     await writer.write({"id": list(range(400_000))})
     await asyncio.sleep(0.05)

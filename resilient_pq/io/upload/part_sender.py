@@ -159,6 +159,9 @@ class PartSender:
             match request:
                 case PutPart():
                     self._start(self._put(request))
+                case ListParts() if self._unconfirmed:
+                    self.is_confirming = True
+                    self._start(self._list_and_confirm())
                 case ListParts():
                     self._start(self._list())
                 case Later(at):
@@ -241,18 +244,27 @@ class PartSender:
         for source in self._copied_from.values():
             await refuse_changed(self._store, source, source.size)
 
-    async def _list(self) -> None:
-        """Compare what the store lists; at the end, when all parts are acknowledged, look at the lease meanwhile."""
-        if self.lease is None or not self.plan.arrived:
-            await self._compare_listed()
-            return
-        for failed in await asyncio.gather(self._compare_listed(), self.lease.confirm(), return_exceptions=True):
+    @property
+    def _unconfirmed(self) -> bool:
+        """Whether all parts of the object are acknowledged, and the lease was not looked at since."""
+        arrived = self.lease is not None and self.plan.arrived
+        return arrived and not self.is_confirming and self._promised < self.plan.position
+
+    async def _list_and_confirm(self) -> None:
+        """Compare what the store lists, and look at the lease meanwhile."""
+        assert self.lease is not None
+        try:
+            done = await asyncio.gather(self._list(), self.lease.confirm(), return_exceptions=True)
+        finally:
+            self.is_confirming = False
+        for failed in done:
             if failed is not None:
                 raise failed
         if self.plan.completable:
             self._promised = max(self._promised, self.plan.stored_end)
 
-    async def _compare_listed(self) -> None:
+    async def _list(self) -> None:
+        """Compare what the store lists."""
         try:
             parts = await self._listed(await self.begin())
         except BucketNotFoundError:
