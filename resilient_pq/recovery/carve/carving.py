@@ -53,10 +53,9 @@ def carve(
         kinds = candidate_kinds(file.pages)
         probed = yield from _probe_pages(file.pages, kinds, limits)
         found = yield from _cut_stretches(probed)
-        pages = _longest_stretch(found) if not places else found.pages
+        pages, borders = (found.pages, found.starts) if places else (_longest_stretch(found), set())
         steps = limits.budget(size)
         begins = yield from _is_row_group_start(file, pages, places)
-        borders = found.borders.union(start for start, _ in found.ranges) if places else ()
         invented = invent_columns(
             pages, list(kinds), steps, limits.max_columns, places, named, begins=begins, borders=borders
         )
@@ -128,6 +127,11 @@ class _Stretches:
     pages: list[ProbedPage]  # Those that may be of a column of the schema
     ranges: list[tuple[int, int]]  # Index of the first page of each stretch, and the one after its last
     borders: set[int]  # Indexes of pages before which something stands that stands between chunks only
+
+    @property
+    def starts(self) -> set[int]:
+        """Indexes of pages that do not directly follow another."""
+        return self.borders.union(start for start, _ in self.ranges)
 
 
 def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:

@@ -47,6 +47,11 @@ class PlacedGroup:
     first_row: int | None = None
     follows: bool = True  # Whether no row group seems to be missing before it, or within the one before it
 
+    @property
+    def adrift(self) -> bool:
+        """Whether its pages, of one column alone, are in each other's rows, whichever these are."""
+        return sum(map(bool, self.spans)) == 1 and not any(spans[0].begins_chunk for spans in self.spans if spans)
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
