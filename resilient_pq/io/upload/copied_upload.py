@@ -31,7 +31,7 @@ _MAX_COPIES = 16
 class CopiedUpload:
     """An open upload, and its first parts."""
 
-    upload_id: str  # The upload
+    upload_id: str
     parts: tuple[Part, ...]  # Parts 1, 2, ... in full: whole numbers of MiB
     num_bytes: int  # Bytes in them
 

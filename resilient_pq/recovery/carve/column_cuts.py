@@ -34,7 +34,7 @@ class CutChunk:
     kinds: tuple[ColumnKind, ...]  # The kinds of columns that it may be of, the simplest first
     start: int  # Index of its first page
     end: int  # Index after its last
-    rows: int  # Its rows
+    rows: int
     has_values: bool  # Whether it has any value that is not null
     has_dictionary: bool  # Whether values of it are in a dictionary
     size: int  # Bytes of its pages before compression

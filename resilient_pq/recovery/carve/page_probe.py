@@ -63,7 +63,7 @@ def kinds_of(leaves: Iterable[Leaf]) -> Kinds:
 class ProbedPage:
     """A page and what was found out about it."""
 
-    page: FoundPage  # The page
+    page: FoundPage
     # For each kind of column that it may belong to, the rows that begin in it; a dictionary page has none
     rows: Mapping[ColumnKind, int]
     codec: CompressionCodec | None = None  # The codec that it is compressed with; None where its bytes do not tell

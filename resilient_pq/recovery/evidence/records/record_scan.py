@@ -57,7 +57,7 @@ def parity_spans(headers: Iterable[RecordHeader]) -> list[ByteRange]:
 class FileSpan:
     """The records of one file."""
 
-    file_id: bytes  # Its id
+    file_id: bytes
     start: int  # Where the first of them lies
     end: int  # Offset just after the last of them
     base: int  # How far one of them lies from where it says, the one that lies nearest; 0 where it lies in its place
