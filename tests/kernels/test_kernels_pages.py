@@ -263,6 +263,8 @@ def test_indices_outside_of_the_dictionary(kernels: ModuleType) -> None:
         b"\x08\x10\x03",
         b"\x20\x10\xff\xff\xff\xff",
         b"\x21\x10\x00",
+        b"\x02\x00\x01\x10\x01",  # runs of no values, and one of eight
+        b"\x02\x01\x10\x01",
         b"",
     ):
         spans = np.array([[0, len(body), 8, 8]], np.int64)

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import resilient_pq as rpq
 from resilient_pq.damage.page_search import FoundPage, Proof
 from resilient_pq.errors import FormatError
 from resilient_pq.format.file_metadata import DataPageHeader, PageHeader, Type
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader.contents import chunk_range
 from resilient_pq.recovery.carve import CarveLimits, carve, find_files
 from resilient_pq.recovery.carve.page_layout import PageLayout
@@ -137,6 +139,26 @@ def test_a_chunk_that_is_gone_does_not_shift_those_behind_it(carving: Any) -> No
         group = rebuilt.row_groups[2]
         assert [chunk is None for chunk in group.chunks] == [i == leaf for i in range(len(group.chunks))]
         assert group.num_rows == 250
+
+
+@pytest.mark.parametrize(("row_group", "part", "first_row"), [(2, 1.0, 1750), (3, 1.5, None)])
+async def test_rows_are_numbered_where_the_bytes_that_are_missing_are_as_many_as_usual(
+    row_group: int, part: float, first_row: int | None, carving: Any
+) -> None:
+    """What follows a hole in the third row group is its last chunk, or that of the fourth, with bytes cut out as well."""
+    data = written(use_dictionary=False, data_page_size=1 << 20)
+    truth = Truth(data, carving)
+    (start, usual), (_, end) = truth.chunks[2][5], truth.chunks[row_group][5]
+    store, out = MemoryStore(), io.BytesIO()
+    await store.put("torn", data[:start] + bytes(int(part * (usual - start))) + data[end : truth.end])
+    pq.write_table(TABLE.slice(0, 0), out)
+    await store.put("sibling", out.getvalue())
+    report = await rpq.recover((store, "torn"), (store, "saved"), schema_from=(store, "sibling"))
+    async with rpq.open((store, "saved")) as file:
+        ids = pa.table(await file.read(columns=["id"]))["id"].to_pylist()
+    assert ids == [*range(500), *range(250 + 250 * row_group, ROWS)]
+    assert report.kept is not None and report.kept.ledger is not None
+    assert [fate.first_row for fate in report.kept.ledger.rows if fate.kept][-1] == first_row
 
 
 def test_of_a_chunk_with_a_hole_both_ends_are_known(carving: Any) -> None:

@@ -18,6 +18,7 @@ from writers_of_others import by_duckdb, by_fastparquet, by_polars, by_pyarrow
 import resilient_pq as rpq
 from resilient_pq.format.file_metadata import CompressionCodec, Type
 from resilient_pq.format.pages.page import Page
+from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.carve import find_files
 from resilient_pq.recovery.carve.column_cuts import CutChunk, count_columns
@@ -362,3 +363,21 @@ def test_a_few_chunks_that_fit_nowhere_do_not_hide_how_many_columns_there_are() 
     assert counted is not None and counted.count == 2
     counted = count_columns([chunks[:10]], begins=True)
     assert counted is None or counted.count != 2, "of few a tenth may be much"
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+async def test_records_tell_which_pages_begin_a_chunk(columns: int) -> None:
+    """Without anchor and schema, of a row group that is cut within a column: its pages are of no row group behind."""
+    table = pa.table({f"x{i}": range(1000 * i, 1000 * i + 16) for i in range(columns)})
+    store, options = MemoryStore(), rpq.WriteOptions(page_rows=8)
+    async with rpq.create((store, "whole"), table.schema, encodings="PLAIN", options=options) as writer:
+        await writer.write(table)
+    data = (await store.read_tail("whole", 1 << 20)).data
+    chunks = [pq.read_metadata(io.BytesIO(data)).row_group(0).column(i) for i in range(columns)]
+    record = chunks[0].data_page_offset - CHUNK_RECORD_SIZE
+    end = chunks[-1].data_page_offset + chunks[-1].total_compressed_size
+    await store.put("torn", bytes(record) + bytes(data[record : end - 8]))
+    await rpq.recover((store, "torn"), (store, "saved"))
+    async with rpq.open((store, "saved")) as file:
+        rows = pa.table(await file.read()).to_pydict()
+    assert rows == {f"c{i}": list(range(1000 * i, 1000 * i + 8)) for i in range(columns)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from footers_of_others import with_footer
 
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import FILE_ID_KEY, STATE_KEY
-from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.recovery.evidence.records.survey import survey
 from resilient_pq.units import KiB
 
@@ -38,6 +39,14 @@ def test_of_a_cut_file_it_takes_the_newest_checkpoint_and_the_row_groups_behind_
     assert result.row_groups[4].rows_before == 40
     assert result.last == small.records(RecordKind.ROW_GROUP)[-1]
     assert not result.scanned
+
+
+def test_row_groups_behind_records_of_another_file_lead_to_none_of_its_footers(small: Any, drive: Any) -> None:
+    (anchor,), (final,) = small.records(RecordKind.ANCHOR), small.records(RecordKind.FINAL)
+    data = bytearray(small.data[: final.offset])
+    for header in (*small.records(RecordKind.CHUNK), *small.records(RecordKind.CHECKPOINT)):
+        data[header.offset : header.offset + HEADER_SIZE] = replace(header, file_id=bytes(16)).pack()
+    assert drive(bytes(data)).result.footer.header == anchor
 
 
 def test_of_the_anchor_alone_it_takes_the_schema(small: Any, drive: Any) -> None:

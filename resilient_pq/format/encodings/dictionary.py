@@ -131,16 +131,9 @@ def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:
     width = data[0]
     if width > MAX_BIT_WIDTH:
         raise EncodingError(f"dictionary indices of {width} bits")
-    if begins_as_levels(data) and count:
-        raise EncodingError("dictionary indices begin with a run of no values, as levels read as such do")
     indices: NDArray[np.int32] = memory_pool.empty((count,), np.int32)
     kernels.rle_decode(data[1:], width, indices)
     return indices
-
-
-def begins_as_levels(data: memoryview) -> bool:
-    """Whether bytes begin with a run of no values, as no writer begins indices, and the length of levels reads."""
-    return len(data) > 1 and data[0] > 0 and data[1] <= 1
 
 
 def decode(dictionary: Values, data: memoryview, out: NDArray[Any]) -> None:

@@ -30,20 +30,22 @@ class RowGroupBuilder:
         before: int | None = 0
         for ordinal, group in enumerate(groups):
             is_last = ordinal == len(groups) - 1
-            # Pages of one column alone are in each other's rows, whichever these are.
-            adrift = sum(map(bool, group.spans)) == 1 and not any(s[0].begins_chunk for s in group.spans if s)
             ended = not is_last or (bool(group.spans[-1]) and group.spans[-1][-1].ends_chunk)
             num_rows = group.num_rows if ended else None
             chunks = tuple(
-                self._chunk(ordinal, leaf, group.spans[leaf.ordinal], group.num_rows, adrift=adrift)
+                self._chunk(ordinal, leaf, group.spans[leaf.ordinal], group.num_rows, adrift=group.adrift)
                 for leaf in self.schema.leaves
             )
             places = [chunk.read.range for chunk in chunks if chunk is not None]
             start = min((place.start for place in places), default=start)
             end = max((place.end for place in places), default=start)
-            told = group.first_row is not None
-            before = None if adrift else group.first_row if told else before
-            known.append(LocatedRowGroup(ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told))
+            told, follows = group.first_row is not None, group.follows
+            before = group.first_row if told or group.adrift or not follows else before
+            known.append(
+                LocatedRowGroup(
+                    ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told, follows=follows
+                )
+            )
             before = None if before is None or num_rows is None else before + num_rows
             start = end
         return tuple(known)

@@ -48,14 +48,17 @@ def carve(
     size = sum(page.end - page.offset for page in file.pages)
     findings: list[Finding] = []
     places = yield from _recorded_places(file.pages)
+    separated = separated or bool(places)
     if schema is None:
         kinds = candidate_kinds(file.pages)
         probed = yield from _probe_pages(file.pages, kinds, limits)
         found = yield from _cut_stretches(probed)
-        pages = _longest_stretch(found) if not places else found.pages
+        pages, borders = (found.pages, found.starts) if places else (_longest_stretch(found), set())
         steps = limits.budget(size)
         begins = yield from _is_row_group_start(file, pages, places)
-        invented = invent_columns(pages, list(kinds), steps, limits.max_columns, places, named, begins=begins)
+        invented = invent_columns(
+            pages, list(kinds), steps, limits.max_columns, places, named, begins=begins, borders=borders
+        )
         if steps.ended:
             findings.append(steps.finding("there may be more columns, or fewer", file.start, file.end))
         if invented is None or (len(invented.schema.leaves) == 1 and len(pages) < len(found.pages)):
@@ -124,6 +127,11 @@ class _Stretches:
     pages: list[ProbedPage]  # Those that may be of a column of the schema
     ranges: list[tuple[int, int]]  # Index of the first page of each stretch, and the one after its last
     borders: set[int]  # Indexes of pages before which something stands that stands between chunks only
+
+    @property
+    def starts(self) -> set[int]:
+        """Indexes of pages that do not directly follow another."""
+        return self.borders.union(start for start, _ in self.ranges)
 
 
 def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:

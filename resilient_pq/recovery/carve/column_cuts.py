@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -84,10 +84,16 @@ Run = list[list[Span]]
 class CutChunks:
     """Pages cut into chunks with the same number of rows, whatever their columns."""
 
-    def __init__(self, pages: Sequence[ProbedPage], kinds: Sequence[ColumnKind], steps: SearchBudget) -> None:
-        """Take the pages, and the kinds of columns that they may be of."""
+    def __init__(
+        self,
+        pages: Sequence[ProbedPage],
+        kinds: Sequence[ColumnKind],
+        steps: SearchBudget,
+        borders: Collection[int] = (),
+    ) -> None:
+        """Take the pages, the kinds of columns that they may be of, and the pages that begin chunks if known."""
         self._pages = pages
-        self._layout = PageLayout(pages, kinds, (), (), steps)
+        self._layout = PageLayout(pages, kinds, borders, (), steps, separated=bool(borders))
         self._leaves = {kind: leaf for leaf, kind in enumerate(kinds)}
 
     def may_begin(self, page: int) -> bool:

@@ -6,7 +6,7 @@ less. They show neither names nor meanings, and of nested columns only lists. Co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -122,9 +122,13 @@ def invent_columns(
     named: Sequence[NamedColumn] = (),
     *,
     begins: bool = True,
+    borders: Collection[int] = (),
 ) -> InventedColumns | None:
-    """The columns that pages can be laid out in; None where there are none, or it is not clear which."""
-    chunks = CutChunks(pages, kinds, steps)
+    """The columns that pages can be laid out in; None where there are none, or it is not clear which.
+
+    `borders` are the indexes of all pages that begin a chunk, where records tell.
+    """
+    chunks = CutChunks(pages, kinds, steps, borders)
     start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
     if start is None:
         return None

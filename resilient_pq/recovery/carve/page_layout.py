@@ -297,8 +297,8 @@ class PageLayout:
         return None if place is None or place.column >= len(self.columns) else place
 
     def may_begin(self, page: int, leaf: int) -> bool:
-        """Whether a page can be the first of a chunk of a column."""
-        place = self.place(page)
+        """Whether a page can be the first of a chunk of a column, of which there may be more than those known."""
+        place = self._places.get(self.pages[page].page.offset)
         return self.columns[leaf] in self.pages[page].rows and (place is None or place.column == leaf)
 
     def chunk(self, start: int, end: int, leaf: int, num_rows: int) -> Span | None:

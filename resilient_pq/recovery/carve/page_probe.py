@@ -14,7 +14,7 @@ from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for
-from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH, begins_as_levels
+from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageHeader, PageType, Type
 from resilient_pq.format.pages.page import DataPage, Page, open_data_page
 from resilient_pq.format.physical_values import empty_fixed, fixed_width
@@ -288,7 +288,7 @@ def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
 
 def _are_indices(data: memoryview, count: int) -> bool:
     """Whether bytes are `count` places in a dictionary, and hardly anything else."""
-    if not len(data) or data[0] > MAX_BIT_WIDTH or begins_as_levels(data):
+    if not len(data) or data[0] > MAX_BIT_WIDTH:
         return False
     taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))
     return len(data) - taken <= _MOST_LEFT

@@ -40,11 +40,17 @@ class PlacedSpan:
 
 @dataclass(slots=True)
 class PlacedGroup:
-    """The pages found of one row group, by column; its rows, and the rows before it, where these are known."""
+    """The pages found of one row group, by column; its rows, and what is known of those before it."""
 
     num_rows: int | None
     spans: list[list[PlacedSpan]]
     first_row: int | None = None
+    follows: bool = True  # Whether no row group seems to be missing before it, or within the one before it
+
+    @property
+    def adrift(self) -> bool:
+        """Whether its pages, of one column alone, are in each other's rows, whichever these are."""
+        return sum(map(bool, self.spans)) == 1 and not any(spans[0].begins_chunk for spans in self.spans if spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class StretchPlacement:
     _at: int = 0  # index of the page that is being placed
     _chunk: int = 0  # number, in the file, of the chunk that is under way
     _last: int = -1  # index of the last page that was placed
+    _follows: bool = True  # whether the next row group that begins is the one after the last
     _sizes: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of whole chunks, by column: rows, bytes
 
     def run(self) -> None:
@@ -86,7 +93,7 @@ class StretchPlacement:
             self.layout.forget()
             first = self.groups, self.left_out
             self.groups, self.left_out = [], []
-            self._chunk, self._last = 0, -1
+            self._chunk, self._last, self._follows = 0, -1, True
             self._within(self._place_all, self.layout.steps.limit)
             if self.ended is not None:
                 (self.groups, self.left_out), self.ended = first, None
@@ -172,7 +179,8 @@ class StretchPlacement:
     def _group(self) -> PlacedGroup:
         count = len(self.layout.columns)
         while len(self.groups) <= self._chunk // count:
-            self.groups.append(PlacedGroup(None, [[] for _ in range(count)]))
+            self.groups.append(PlacedGroup(None, [[] for _ in range(count)], follows=self._follows))
+            self._follows = True
         return self.groups[self._chunk // count]
 
     def _add(self, span: Span, *, begins: bool, ends: bool) -> None:
@@ -192,6 +200,7 @@ class StretchPlacement:
         if chosen is None:
             return start
         place, chunk = chosen
+        self._follows = self._follows and self._explains_gap(start, place, chunk)
         self._chunk = chunk
         if place.group is None:
             assert place.lead is not None
@@ -334,6 +343,12 @@ class StretchPlacement:
                 usual, size = self._usual(span.leaf), self._bytes(span)
                 ratios.append(abs(size - usual) / max(size, usual, 1))
         return sum(ratios) / len(ratios) if ratios else 0.0
+
+    def _explains_gap(self, start: int, place: _Place, chunk: int) -> bool:
+        """Whether about as many bytes are missing before a place as usual, so that no row group seems lost there."""
+        gap, missing = self._gap(start), self._missing(place, chunk)
+        usual = self._usual_group() / len(self.layout.columns)
+        return gap is None or abs(gap - missing) <= _NEARLY * max(missing, usual)
 
     def _gap(self, start: int) -> int | None:
         """Bytes between what was placed last and a page."""

@@ -70,6 +70,8 @@ class LocatedRowGroup:
     sorting_columns: tuple[StoredSortingColumn, ...] = ()  # The order of its rows
     # Whether a record of one of its chunks says `ordinal` and `rows_before`, where carving found it
     numbered: bool = False
+    # Whether no row group seems to be missing within the one located before it, or between the two
+    follows: bool = True
 
     def overlaps(self, other: LocatedRowGroup | ByteRange) -> bool:
         """Whether they share a byte."""

@@ -181,7 +181,8 @@ def number_row_groups(row_groups: Sequence[LocatedRowGroup]) -> tuple[LocatedRow
             following = ordinal if carved is None else ordinal + max(row_group.ordinal - carved - 1, 0)
             following, before = following if most is None else max(ordinal, min(following, most)), None
         carved = row_group.ordinal if row_group.method is Method.CARVED else carved
-        if before is None and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT:
+        adjoins = row_group.follows and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT
+        if before is None and adjoins:
             before = counted
         if before is not None and counted is not None and before < counted:
             before = counted  # what states it did not count a row group that was found before this one

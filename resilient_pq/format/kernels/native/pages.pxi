@@ -336,24 +336,23 @@ cdef int next_indices(Indices* indices) except -1 nogil:
     cdef int32_t outside = 0
     if indices.left == 0:
         return 0
-    while indices.packed == 0:
+    if indices.packed == 0:
         if indices.width == 0:
             return same_index(indices, 0, indices.left)
         if not read_varint(indices.data, indices.size, &indices.position, 32, &header):
             return malformed(b"a run header ends behind the end of its buffer or has more than 32 bits")
-        if header & 1:
-            begin_packed(indices, header >> 1)
-            continue
-        if (indices.width + 7) // 8 > indices.size - indices.position:
-            return malformed(b"an RLE run ends behind the end of its buffer")
-        for i in range((indices.width + 7) // 8):
-            value |= <uint64_t> indices.data[indices.position + i] << (8 * i)
-        indices.position += (indices.width + 7) // 8
-        if value >> indices.width:
-            return malformed(b"the value of an RLE run has more bits than it may have")
-        if header >> 1:
+        if header < 2:
+            return malformed(b"a run of no values, which no writer makes")
+        if not header & 1:
+            if (indices.width + 7) // 8 > indices.size - indices.position:
+                return malformed(b"an RLE run ends behind the end of its buffer")
+            for i in range((indices.width + 7) // 8):
+                value |= <uint64_t> indices.data[indices.position + i] << (8 * i)
+            indices.position += (indices.width + 7) // 8
+            if value >> indices.width:
+                return malformed(b"the value of an RLE run has more bits than it may have")
             return same_index(indices, value, <Py_ssize_t> min(header >> 1, <uint64_t> indices.left))
-        value = 0
+        begin_packed(indices, header >> 1)
     indices.count = min(indices.packed, <Py_ssize_t> INDEX_BLOCK)
     indices.same = False
     if not unpack_run(indices.data + indices.position, indices.size - indices.position, indices.width,

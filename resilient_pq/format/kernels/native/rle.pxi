@@ -37,6 +37,8 @@ cdef Py_ssize_t decode_runs(
         if not read_varint(data, size, &position, 32, &header):
             return malformed(b"a run header ends behind the end of its buffer or has more than 32 bits")
         count = header >> 1
+        if count == 0:
+            return malformed(b"a run of no values, which no writer makes")
         if header & 1:
             wanted = <Py_ssize_t> min(8 * count, <uint64_t> (n - filled))
             end = <Py_ssize_t> min(position + count * width, <uint64_t> size)

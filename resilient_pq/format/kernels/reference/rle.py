@@ -27,8 +27,8 @@ def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
 
     A run longer than what is wanted is read as far as it is wanted, and the last bit-packed run may be cut
     short behind the last value wanted, as old writers left it. A run that claims a whole group of eight behind the
-    end is not: no writer makes it, and it shows that the bytes are those of something else. Runs of no values are
-    skipped.
+    end is not: no writer makes it, and it shows that the bytes are those of something else. So does a run of no values,
+    at which other readers stop.
 
     Args:
         buffer: The runs, and whatever follows them.
@@ -49,13 +49,15 @@ def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
     while filled < out.size:
         header, position = varint(data, position, 32)
         count = header >> 1
+        if not count:
+            raise EncodingError("a run of no values, which no writer makes")
         if header & 1:
             wanted = min(8 * count, out.size - filled)
             end = min(position + count * bit_width, len(data))
             if wanted * bit_width > 8 * (end - position) or count * bit_width >= end - position + bit_width:
                 raise EncodingError("a bit-packed run ends behind the end of its buffer")
             values = unpack(data[position:end], bit_width, wanted)
-            if wanted and values.max() > largest:
+            if values.max() > largest:
                 raise EncodingError("a bit-packed value does not fit the type of the output")
             out[filled : filled + wanted] = values
         else:

@@ -239,7 +239,7 @@ def _before_row_group(found: RecordedRowGroup, result: Survey) -> Generator[Byte
     if start is None:
         return None
     chunk = yield from _header_at(start - CHUNK_RECORD_SIZE, result)
-    if chunk is None or chunk.kind != RecordKind.CHUNK:
+    if chunk is None or (chunk.kind, chunk.file_id) != (RecordKind.CHUNK, result.file_id):
         return None
     before = yield from _header_at(chunk.previous, result)
     return before if before is not None and _follows(before, chunk) else None
