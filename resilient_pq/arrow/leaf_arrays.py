@@ -111,8 +111,8 @@ def _dictionary_array(field: Field, values: Field, column: LeafColumn, places: P
         spread[places >= 0] = codes
         codes = spread
     values, array = leaf_array(values, LeafColumn(column.leaf, len(entries), entries, None, None, None), None)
-    if not len(entries) and len(codes) and valid is None:
-        valid = np.zeros(len(codes), np.bool_)  # slots of a required leaf, none of which has a value
+    if not len(entries) and len(codes):
+        valid = np.zeros(len(codes), np.bool_)  # none has a value, also where the leaf is required and its parent null
     if len(entries) > np.iinfo(DTYPES[field.format]).max + 1:
         field = replace(field, format="i")
     indices = np.maximum(codes - 1, 0).astype(DTYPES[field.format])

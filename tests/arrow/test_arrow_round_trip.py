@@ -277,6 +277,17 @@ def test_garbage_below_null_slots_never_matters(round_trip: RoundTrip) -> None:
     }
 
 
+def test_a_required_dictionary_without_values_below_a_null(round_trip: RoundTrip) -> None:
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), pa.array([], pa.string()))
+    element = pa.StructArray.from_arrays(
+        [dictionary], fields=[pa.field("a", dictionary.type, nullable=False)], mask=pa.array([True])
+    )
+    column = pa.FixedSizeListArray.from_arrays(element, type=pa.list_(pa.field("element", element.type), 1))
+    found = pa.table(round_trip(pa.table({"c": pa.StructArray.from_arrays([column], names=["b"])})))
+    found.validate(full=True)
+    assert found.column("c").to_pylist() == [{"b": [None]}]
+
+
 def test_dictionaries_with_nulls_among_their_values(round_trip: RoundTrip) -> None:
     values = pa.array(["a", None, "c"])
     array = pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 0, 1], pa.uint16()), values)
