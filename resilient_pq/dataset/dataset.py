@@ -20,6 +20,7 @@ from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Na
 from resilient_pq.dataset.rows_of_files import FileQuery, rows_of_files
 from resilient_pq.errors import SchemaError, Where
 from resilient_pq.io import FetchCounters, Stores
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.file import File
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.read_plan import Filters, ReadQuery, Strings, in_form
@@ -123,8 +124,9 @@ class Dataset:
                 self._tell(rows.lost)
                 chunks.append(rows.arrays)
                 num_rows += rows.num_rows
-        table = Table(field, chunks, num_rows)
-        return table if limit is None else table.slice(0, limit)
+        num_arrays = sum(map(len, chunks))
+        table = await off_loop(num_arrays, Table, field, chunks, num_rows)
+        return table if limit is None else await off_loop(num_arrays, table.slice, 0, limit)
 
     def batches(
         self,
