@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
@@ -24,6 +25,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
+from resilient_pq.io.transfer.rereads import read_alike
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -185,6 +187,12 @@ class DamagedObject:
             found = self._windows.find(place)
             assert found is not None
         return found
+
+    async def read_alike(self, place: ByteRange) -> memoryview:
+        """The bytes of a range that are written elsewhere as they are: what came wrong once would stay wrong."""
+        if self.origin.store.opener is not None:  # of this machine: nothing is on the way
+            return await self.read(place)
+        return await read_alike(self.origin.store, partial(self.read, place, again=True))
 
     async def _requested(self, place: ByteRange) -> memoryview:
         data = await self.store.read_range(self.key, place.start, place.end, pin=self.info)

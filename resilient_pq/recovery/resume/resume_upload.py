@@ -174,7 +174,7 @@ async def new_upload(
     # The last byte is not copied: the part that holds it is sent from here, as the newest checkpoint ends in it.
     name = None if lease is None else lease.name
     async with copied_upload(store, key, info, max(0, info.size - 1), options, begun=name) as begun:
-        tail = await source.read(ByteRange(begun.num_bytes, info.size))
+        tail = await source.read_alike(ByteRange(begun.num_bytes, info.size))
         return await MultipartSink.resume(
             store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[tail, *behind], lease=lease
         )

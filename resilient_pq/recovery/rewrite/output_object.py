@@ -270,5 +270,5 @@ async def _sink_behind(
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
     async with completing(sink):
         for start in range(0, end if begun is None else 0, _COPY_BYTES):
-            await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+            await sink.write(await source.read_alike(ByteRange(start, min(start + _COPY_BYTES, end))))
         yield sink

@@ -93,7 +93,7 @@ async def _send(source: DamagedObject, sink: ObjectSink, start: int, end: int, p
     """Read what lies between two offsets of the source, and write it."""
     while start < end:
         stop = min(start + _READ_BYTES, end)
-        await sink.write(await source.read(ByteRange(start, stop)))
+        await sink.write(await source.read_alike(ByteRange(start, stop)))
         start = stop
         if progress is not None:
             progress(start, source.info.size)
