@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import select
+import struct
 import subprocess
 import sys
 import tempfile
@@ -258,7 +259,22 @@ def read_by_us(path: str, *, verify: bool = True) -> Any:
         async with rpq.open(path, verify=verify) as file:
             return await file.read()
 
-    return pa.table(asyncio.run(read()))
+    table = pa.table(asyncio.run(read()))
+    for i, field in enumerate(table.schema):
+        if field.type == pa.month_day_nano_interval():
+            table = table.set_column(i, field.name, _interval_bytes(table.column(i)))
+    return table
+
+
+def _interval_bytes(column: Any) -> Any:
+    """INTERVAL as the file has it, and as pyarrow gives it: months, days and milliseconds in 4 bytes each."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    values = [
+        None if value is None else struct.pack("<III", value.months, value.days, value.nanoseconds // 1_000_000)
+        for value in column.to_pylist()
+    ]
+    return pa.array(values, pa.binary(12))
 
 
 def kept_by_us(path: str) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from encrypted_files import CORPUS_KEYS, flipped, sealed_of_corpus
+from encrypted_files import CORPUS_KEYS, flipped, footer_start, sealed_of_corpus
 from sampled import either
 
 import resilient_pq as rpq
@@ -64,7 +64,8 @@ async def test_a_changed_byte_is_never_a_wrong_value_and_never_a_wrong_key(
         try:
             found = await read(path)
         except rpq.WrongKeyError:
-            raise AssertionError(f"the key is right, and byte {at} was changed") from None
+            # Nothing but its key vouches for the footer of another writer; the hint says that it may be damaged.
+            assert at >= footer_start(data), f"the key is right, and byte {at} was changed"
         except rpq.ResilientPQError:
             continue
         assert found.equals(expected), at

@@ -272,6 +272,9 @@ async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", *o
             assert not best, f"nothing was recovered; whole are the rows {span(best)}"
             return
         found = pq.read_table(io.BytesIO(output))
+        if "id" not in found.column_names:  # nothing is left that names the columns, or tells how many there are
+            assert not set(found.column_names) & set(file.table.column_names)
+            return
         numbers = found.column("id").to_pylist()
         assert numbers == sorted(set(numbers)), "rows come twice, or in another order"
         lacking, more = set(best) - set(numbers), set(numbers) - set(lucky)
