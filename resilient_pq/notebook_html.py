@@ -21,9 +21,7 @@ def rows_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: st
 def page_frame(page: str) -> str:
     """A page of HTML within another, where its styles and its script reach nothing else."""
     style = "width:100%;height:36em;border:0"
-    import html  # noqa: PLC0415 (for notebooks alone)
-
-    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{_quoted(page)}"></iframe>'
 
 
 def damage_strip(size: int, places: Iterable[tuple[int, int]]) -> str:
@@ -44,6 +42,10 @@ def _cells(tag: str, texts: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
+    return "\n".join(_quoted(printable(line)) for line in text.split("\n"))
+
+
+def _quoted(text: str) -> str:
     import html  # noqa: PLC0415 (for notebooks alone)
 
-    return "\n".join(html.escape(printable(line)) for line in text.split("\n"))
+    return html.escape(text)

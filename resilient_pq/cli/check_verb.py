@@ -16,7 +16,8 @@ from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
-from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output import report_lines
+from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.io.location import is_web, shown, without_query
@@ -102,7 +103,7 @@ async def _check(output: Output, url: str, selection: CheckSelection) -> int:
                 deep=selection.deep,
                 storage_options=output.reached.options,
                 **output.reached.keys.opening,
-                progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+                progress=progress_in_bytes(meter),
             )
     if url == STDIN:  # which is read already
         report = replace(report, next=())

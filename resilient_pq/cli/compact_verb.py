@@ -9,6 +9,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import RowGroupBytes, parse_table, size_option
@@ -59,7 +60,6 @@ async def compact(
     the same command, run every night, adds what has come since. While it runs DST has some of the rows; read FOLDER or
     DST, not both.
     """
-
     settings = parse_table(table)
     with output.progress("compacting") as meter:
         done = await rpq.compact(
@@ -73,7 +73,7 @@ async def compact(
             remove_sources=remove_sources,
             dry_run=dry_run,
             storage_options=output.reached.options,
-            progress=lambda done, size: meter.update(done / max(size, 1), wording.in_bytes(done)),
+            progress=progress_in_bytes(meter),
         )
     _show(output, done, dst)
     return ExitCode.SOUND

@@ -15,7 +15,8 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
-from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output import report_lines
+from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import stdout_as_file
 from resilient_pq.cli.running import verb
@@ -218,7 +219,7 @@ async def _recover(
                 **options,
                 storage_options=output.reached.options,
                 **output.reached.keys.opening,
-                progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+                progress=progress_in_bytes(meter),
             )
     except rpq.NothingToRecoverError as error:
         if isinstance(error.report, rpq.Report):

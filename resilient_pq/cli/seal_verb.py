@@ -9,7 +9,8 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.bulk.run_listing import names_many
 from resilient_pq.cli.exit_codes import epilog
-from resilient_pq.cli.output import report_lines, wording
+from resilient_pq.cli.output import report_lines
+from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 
@@ -45,7 +46,7 @@ async def seal(
             dst,
             overwrite=overwrite,
             storage_options=output.reached.options,
-            progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+            progress=progress_in_bytes(meter),
         )
     report = output.reached.lead_to(report)
     report_lines.show_seal(output, report)

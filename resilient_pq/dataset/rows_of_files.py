@@ -42,9 +42,9 @@ class FileQuery:
         whole = self.query.limit is None and self.query.filters is None
         return whole and self.file.info.size < ONE_HOP_BYTES and isinstance(store, LocalStore)
 
-    async def rows(self, row_groups: Sequence[int] | None = None) -> list[RowGroupArrays]:
-        """The rows of row groups, or of all, with the columns of its folders."""
-        _, groups = await self.file._rows(replace(self.query, row_groups=row_groups))
+    async def rows(self) -> list[RowGroupArrays]:
+        """The rows that are asked for, with the columns of its folders."""
+        _, groups = await self.file._rows(self.query)
         return groups if self.join is None else list(map(self.join, groups))
 
 
@@ -87,7 +87,8 @@ async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
                 yield rows
             if failed is not None:
                 for ordinal in range(failed.file.num_row_groups):
-                    for rows in await failed.rows([ordinal]):
+                    alone = replace(failed, query=replace(failed.query, row_groups=[ordinal]))
+                    for rows in await alone.rows():
                         yield rows
     finally:
         if following is not None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rich.console import Console
+
+from resilient_pq.units import in_bytes
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -23,6 +26,11 @@ class Meter(Protocol):
 
     def update(self, share: float | None, text: str = "") -> None:
         """Show the share that is done, from 0 to 1; None where it is unknown."""
+
+
+def progress_in_bytes(meter: Meter) -> Callable[[int, int], None]:
+    """A `progress` callback that shows how many bytes are done, of how many."""
+    return lambda done, size: meter.update(done / max(size, 1), in_bytes(done))
 
 
 class NoBar:

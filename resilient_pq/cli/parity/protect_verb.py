@@ -17,6 +17,7 @@ from resilient_pq.cli import many_verbs
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.many_verbs import ManyOptions, Urls
 from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output, base_document
 from resilient_pq.cli.running import verb
 from resilient_pq.io.location import shown
@@ -77,7 +78,7 @@ async def _protect(output: Output, src: str | list[str], options: dict[str, Any]
         protection = await rpq.protect(
             src,  # type: ignore[arg-type]  # a list of paths is a list of locations
             storage_options=output.reached.options,
-            progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+            progress=progress_in_bytes(meter),
             **options,
         )
     files, size = wording.counted(protection.num_files, "file"), wording.in_bytes(protection.num_bytes)

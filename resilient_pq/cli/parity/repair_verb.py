@@ -10,6 +10,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.shell_commands import command
@@ -60,7 +61,7 @@ async def repair(
                 in_place=in_place,
                 overwrite=overwrite,
                 storage_options=output.reached.options,
-                progress=lambda done, size: meter.update(done / max(1, size), wording.in_bytes(done)),
+                progress=progress_in_bytes(meter),
             )
     except rpq.RepairError as error:
         output.failed(error)
