@@ -14,7 +14,7 @@ MOST = {
     "read": (31, 130),
     "write": (41, 255),
     "read with a filter": (58, 319),
-    "recover": (88, 447),
+    "recover": (89, 448),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.format import compact_protocol, footer, kernels
@@ -69,6 +69,8 @@ class PlacedRowGroup:
 
 class FileLayout:
     """Lays out one file."""
+
+    _in_runs: ClassVar[bool] = True  # Whether chunks of one page are laid out many at once
 
     def __init__(
         self,
@@ -161,7 +163,8 @@ class FileLayout:
 
     def chunks(self, chunks: Sequence[EncodedChunk]) -> Buffers:
         """The next column chunks of the open row group, each with its record before it."""
-        if kernels.FlatChunk is None or self.sealing is not None or set(map(type, chunks)) != {kernels.FlatChunk}:
+        alike = self._in_runs and kernels.FlatChunk is not None and self.sealing is None
+        if not alike or set(map(type, chunks)) != {kernels.FlatChunk}:
             return [buffer for chunk in chunks for buffer in self.chunk(chunk)]
         record, *buffers = self.chunk(chunks[0])
         more, self.offset = kernels.records_like(record, list(chunks[1:]), self.offset, xxh3, crc32)
