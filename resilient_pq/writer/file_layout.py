@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xxhash import xxh3_64_intdigest
 
@@ -78,6 +78,8 @@ class PlacedRowGroup:
 
 class FileLayout:
     """Lays out one file."""
+
+    _in_runs: ClassVar[bool] = True  # Whether chunks of one page are laid out many at once
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class FileLayout:
 
     def chunks(self, chunks: Sequence[EncodedChunk]) -> Buffers:
         """The next column chunks of the open row group, each with its record before it."""
-        if self.sealing is not None or not are_flat(chunks):
+        if not self._in_runs or self.sealing is not None or not are_flat(chunks):
             return [buffer for chunk in chunks for buffer in self.chunk(chunk)]
         record, *buffers = self.chunk(chunks[0])
         more, self.offset = kernels.records_like(record, list(chunks[1:]), self.offset, xxh3_64_intdigest, crc32)
