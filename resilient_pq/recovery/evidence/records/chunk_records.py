@@ -85,12 +85,18 @@ def find_row_groups(
             strange = strange or (moved and following is not None)
             region = _Region(header, following, size, places, window, strange)
             found += yield from region.chunks(len(schema.leaves))
+    groups = _by_row_group(found)
+    return tuple(describe_row_group(ordinal, groups[ordinal], headers, schema, quirks) for ordinal in sorted(groups))
+
+
+def _by_row_group(found: Sequence[RecordedChunk]) -> dict[int, list[RecordedChunk]]:
+    """Chunks by the ordinals of their row groups, which a later writer begins anew: of each those of the last one."""
     groups: dict[int, list[RecordedChunk]] = {}
     for chunk in sorted(found, key=lambda chunk: -chunk.record.epoch):
         group = groups.setdefault(chunk.record.num_row_groups, [])
-        if not group or group[0].record.epoch == chunk.record.epoch:  # who goes on with a file begins a row group
+        if not group or group[0].record.epoch == chunk.record.epoch:
             group.append(chunk)
-    return tuple(describe_row_group(ordinal, groups[ordinal], headers, schema, quirks) for ordinal in sorted(groups))
+    return groups
 
 
 def _place(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview, ChunkPlace | None]:
