@@ -69,12 +69,12 @@ def is_displaced(chunks: Sequence[SalvagedChunk | None], *, beyond: bool) -> boo
 
 def without_displaced(chunks: Sequence[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
     """The chunks, without pages whose place only their own bytes show."""
-    return [left if left is None or _is_proven(left) else _without_pages(left) for left in chunks]
+    return [left if left is None or _is_proven(left) else without_pages(left, MISPLACED) for left in chunks]
 
 
-def _without_pages(left: SalvagedChunk) -> SalvagedChunk:
+def without_pages(left: SalvagedChunk, reason: str) -> SalvagedChunk:
     """A chunk with all of its pages lost."""
-    fates = (fate if fate.page is None else fate.lost(MISPLACED) for fate in left.pages)
+    fates = (fate if fate.page is None else fate.lost(reason) for fate in left.pages)
     return replace(left, pages=tuple(fates), runs=())
 
 
