@@ -179,8 +179,15 @@ cdef class ChunkBatch:
         """See `reference.ChunkBatch`."""
         cdef list found = []
         cdef Py_ssize_t i
+        with nogil:
+            for i in range(self.count):
+                if not self.chunks[i].declined and opens_pages(self.numbers(i)):
+                    self.chunks[i].declined = not open_pages(
+                        &self.chunks[i], self.numbers(i), self.parts.starts[i], self.arena_memory.at,
+                        self.scratch_memory.at
+                    )
         for i in range(self.count):
-            if not self.chunks[i].declined:
+            if not self.chunks[i].declined and not opens_pages(self.numbers(i)):
                 self.add_bodies(i, found)
         return found
 
