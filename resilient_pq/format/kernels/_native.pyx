@@ -41,6 +41,7 @@ include "native/page_bodies.pxi"
 include "native/flat_rows.pxi"
 include "native/flat_writer.pxi"
 include "native/many_columns.pxi"
+include "native/file_ranges.pxi"
 
 
 def _runs_avx2():

@@ -1,4 +1,4 @@
-# The pages of a batch that are compared and decompressed here. Included by `_native.pyx` behind `chunk_batch.pxi`.
+# The pages of a batch, compared and decompressed. Included by `_native.pyx` behind `chunk_batch.pxi`.
 
 cdef extern from "native/headers/crc32.h":
     const bint HAS_CRC32
@@ -49,3 +49,26 @@ cdef bint open_pages(
                 if not unpack_snappy(body + skipped, page[2] - skipped, to + skipped, page[3] - skipped):
                     return False
     return True
+
+
+cdef Py_ssize_t levels_of_values(int64_t count, uint8_t* out) noexcept nogil:
+    """Writes the levels of a data page v1 without nulls, as most writers do, and returns how many bytes these are."""
+    cdef Py_ssize_t written = write_varint(out + 4, <uint64_t> count << 1)
+    out[4 + written] = 1
+    store32(out, <uint32_t> written + 1)
+    return written + 5
+
+
+cdef bint lands(const int64_t* chunk, const int64_t* page, const uint8_t* part) noexcept nogil:
+    """Whether a page can be decompressed to where its values belong: by its size it has no nulls."""
+    cdef uint8_t levels[LANDING]
+    cdef Py_ssize_t before = 0
+    if page[4] == 2 or page[7] != 0 or chunk[CHUNK_WIDTH] == 0 or page[6] == 0:
+        return False
+    if page[4] == 3:
+        before = page[10]
+        if chunk[CHUNK_OPTIONAL] and not all_at_maximum(part + page[1], before, 1, page[6]):
+            return False
+    elif chunk[CHUNK_OPTIONAL]:
+        before = levels_of_values(page[6], levels)
+    return page[3] == before + page[6] * chunk[CHUNK_WIDTH]

@@ -8,6 +8,8 @@
 INLINED void repeat_bytes(uint8_t *to, ptrdiff_t distance, ptrdiff_t size, ptrdiff_t slack) {
     if (distance >= 16 && slack >= 16) {
         for (ptrdiff_t at = 0; at < size; at += 16) memcpy(to + at, to + at - distance, 16);
+    } else if (distance >= 8 && slack >= 8) {
+        for (ptrdiff_t at = 0; at < size; at += 8) memcpy(to + at, to + at - distance, 8);
     } else if (distance == 1) {
         memset(to, to[-1], size);
     } else {
