@@ -17,8 +17,8 @@ from resilient_pq.format.file_metadata import CompressionCodec
 #: chunks of 8 KB to 1.6 MB. With smaller ones two threads took up to twice the time of one, since each waits for the
 #: other several times a chunk (`scripts/bench/thread_count.py`).
 _PAYS: Final = 2.5
-#: The part of Python's time that a chunk takes which is decoded with many others, and which one takes the pages of which
-#: a kernel decompresses, too.
+#: The part of Python's time that a chunk takes which is decoded with many others, and the part where a kernel
+#: decompresses its pages, too.
 _IN_BATCHES: Final = 0.15
 _COMPILED: Final = 0.02
 #: Neighbours are one piece of work up to so many bytes: less is done sooner than handed to a thread.
@@ -41,7 +41,7 @@ class Cost:
         Those in batches, many to a call of a kernel, take a part of the time of the others.
         """
         chunks, batched = list(chunks), list(in_batches)
-        pieces = len(chunks) + bool(batched and self.compiled)
+        pieces: float = len(chunks) + bool(batched and self.compiled)
         pieces += sum([_COMPILED if codec in self.compiled else _IN_BATCHES for _, codec in batched])
         python, beside = pieces * self.python_seconds, 0.0
         for num_bytes, codec in chain(chunks, batched):
