@@ -224,7 +224,8 @@ class _Region:
         at = pages[-1].end if pages else start
         follows = self._missing(record) == 0
         closed = follows and self.following is not None and self.following.previous == record.offset
-        if closed and pages and (at == self.limit or (yield from self._begins_filter(at))):
+        ends = closed and (at == self.limit or (yield from self._begins_filter(at)))
+        if pages and (ends or (yield from self._begins_torn_record(at))):
             return RecordedChunk(record, column, codec, start, at, pages, complete=True)
         # Where a destroyed record may stand in between, what follows may be another column's pages, or pages of rows
         # that nobody can count. One byte, in which no page can be found, says that there is more.
@@ -249,6 +250,12 @@ class _Region:
         except FormatError:
             return not (yield from self._begins_filter(at))
         return False
+
+    def _begins_torn_record(self, at: int) -> Generator[ByteRange, memoryview, bool]:
+        """Whether the file ends within a record that begins at `at`, and says so."""
+        there = yield from self.window.read(at, self.limit, min(HEADER_SIZE, self.limit - at))
+        stated = self.header.file_id + at.to_bytes(8, "little")
+        return self.following is None and there[_OFFSET_AT - FILE_ID_SIZE : _OFFSET_AT + 8] == stated
 
     def _begins_filter(self, at: int) -> Generator[ByteRange, memoryview, bool]:
         """Whether a bloom filter begins at `at`, as between the last chunk of a row group and its record."""
