@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from encrypted_files import KEYS, flipped, headers_of, rows_of, sealed_file
+from encrypted_files import FOOTER_KEY, KEYS, flipped, headers_of, rows_of, sealed_file
 from sampled import either
 
 import resilient_pq as rpq
@@ -78,3 +78,26 @@ async def test_damaged_parity_hides_no_damaged_chunk_behind_it(tmp_path: Path) -
         report = await rpq.check(path)
         assert any(found.start <= second.offset < found.end for found in report.findings)
         assert any(found.costs_rows for found in report.findings) is costs_rows
+
+
+async def test_what_two_writers_wrote_is_no_whole_row_group(tmp_path: Path) -> None:
+    """One goes on with a file behind its first checkpoint; then an end of one file comes behind a beginning of the other."""
+    path = tmp_path / "day.parquet"
+    table = pa.table({name: np.arange(400) for name in ("number", "again", "more")})
+    options = {"compression": None, "encodings": "plain"}
+    older = sealed_file(table, **options)
+    begun = older[: headers_of(older, RecordKind.CHECKPOINT)[0].end]
+    path.with_name(path.name + ".partial").write_bytes(begun)
+    async with rpq.resume(
+        path, encryption=rpq.Encryption(FOOTER_KEY), row_group_rows=100, checkpoint_every=None, **options
+    ) as writer:
+        await writer.write(table.slice(writer.num_rows_stored))
+    later = path.read_bytes()
+    assert (await rpq.check(path)).outcome == "ciphertext whole"
+    border = next(header.offset for header in headers_of(later, RecordKind.CHUNK)[1:] if header.offset > len(begun))
+    assert border in [header.offset for header in headers_of(older, RecordKind.CHUNK)]
+    for one, other in ((older, later), (later, older)):
+        path.write_bytes(one[:border] + other[border:])
+        report = await rpq.check(path)
+        assert report.outcome == "damaged"
+        assert any(found.start <= border < found.end for found in report.findings)

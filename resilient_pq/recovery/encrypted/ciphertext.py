@@ -108,6 +108,7 @@ class _Walk:
         self._found = found
         #: Number of the next record, and offset of the one before it; None behind damage.
         self._expected: tuple[int, int] | None = (0, 0)
+        self._before: RecordHeader | None = None  # The last record
 
     def walk(self) -> Generator[ByteRange, memoryview, Ciphertext]:
         found, at = self._found, len(MAGIC)
@@ -121,13 +122,22 @@ class _Walk:
                 continue
             if header.newest_footer < header.offset:
                 found.newest_named = max(found.newest_named, header.newest_footer)
+            end = max(header.offset, found.end + HEADER_SIZE)  # its own header where nothing is between
             if self._expected not in (None, (header.number, header.previous)):
-                end = max(header.offset, found.end + HEADER_SIZE)  # its own header where nothing is between
                 self._damage(found.end, end, "a record is missing here")
-            self._expected = header.number + 1, header.offset
+            elif self._is_of_another_writer(header):
+                self._damage(found.end, end, "what follows is of another writer of the file")
+            self._expected, self._before = (header.number + 1, header.offset), header
             at = yield from self._record(header)
             found.end = at
         return found
+
+    def _is_of_another_writer(self, header: RecordHeader) -> bool:
+        """Whether the epoch falls, or rises within a row group, which no writer goes on with."""
+        if self._before is None:
+            return False
+        within = self._expected is not None and self._before.kind in (RecordKind.CHUNK, RecordKind.SPAN)
+        return header.epoch < self._before.epoch or (within and header.epoch > self._before.epoch)
 
     def _damage(self, start: int, end: int, message: str, **marks: bool) -> None:
         place = ByteRange(start, min(end, self._found.size))

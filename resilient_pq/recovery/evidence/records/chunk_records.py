@@ -40,6 +40,8 @@ from resilient_pq.units import KiB
 _PLACE_SIZE: Final = CHUNK_RECORD_SIZE - HEADER_SIZE
 #: Where the header of a record has its offset: behind the file id.
 _OFFSET_AT: Final = 32
+#: Where it has its epoch: before the file id.
+_EPOCH_AT: Final = _OFFSET_AT - FILE_ID_SIZE - 4
 #: Read where a page header begins: most take less than a hundred bytes, and small pages follow in it.
 _WINDOW: Final = 16 * KiB
 #: Read where that was not enough: bounds of long strings stand in page headers of some writers.
@@ -252,10 +254,10 @@ class _Region:
         return False
 
     def _begins_torn_record(self, at: int) -> Generator[ByteRange, memoryview, bool]:
-        """Whether the file ends within a record that begins at `at`, and says so."""
+        """Whether the file ends within a record of the same writer that begins at `at`, and says so."""
         there = yield from self.window.read(at, self.limit, min(HEADER_SIZE, self.limit - at))
-        stated = self.header.file_id + at.to_bytes(8, "little")
-        return self.following is None and there[_OFFSET_AT - FILE_ID_SIZE : _OFFSET_AT + 8] == stated
+        stated = self.header.epoch.to_bytes(4, "little") + self.header.file_id + at.to_bytes(8, "little")
+        return self.following is None and there[_EPOCH_AT : _OFFSET_AT + 8] == stated
 
     def _begins_filter(self, at: int) -> Generator[ByteRange, memoryview, bool]:
         """Whether a bloom filter begins at `at`, as between the last chunk of a row group and its record."""

@@ -132,7 +132,7 @@ async def read_chunk_records(known: Reconstruction) -> Reconstruction:
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
     found = await known.source.drive(search)
-    footer_start = await _footer_start(known.source, known.survey.file_id) if found else None
+    footer_start = await _footer_start(known.source, known.survey) if found else None
     stale = [one for one in found if _is_stale(one, known.row_groups, footer_start)]
     known = known.with_findings(*map(_report_stale, stale))
     stated = await _read_stated(known, footer_start)
@@ -152,8 +152,8 @@ def _report_stale(row_group: LocatedRowGroup) -> Finding:
     return Finding(Damage.FOREIGN, message, where, row_group.start, row_group.end, costs_rows=False)
 
 
-async def _footer_start(source: DamagedObject, file_id: bytes | None) -> int | None:
-    """The offset of the footer as the last bytes state it; None where that is the footer of a file in a column."""
+async def _footer_start(source: DamagedObject, survey: Survey) -> int | None:
+    """The offset of the footer as the last bytes state it; None for that of a file in a column, or of an older one."""
     size = source.info.size
     try:
         length = metadata_length(await source.read(ByteRange(max(size - TAIL_SIZE, 0), size)), Where())
@@ -163,7 +163,8 @@ async def _footer_start(source: DamagedObject, file_id: bytes | None) -> int | N
     if start < len(MAGIC) + HEADER_SIZE:
         return None
     record = parse_header(await source.read(ByteRange(start - HEADER_SIZE, start)))
-    return start if record is None or record.file_id == file_id else None
+    newest = max((header.epoch for header in survey.headers), default=0)
+    return start if record is None or (record.file_id == survey.file_id and record.epoch >= newest) else None
 
 
 async def _read_stated(known: Reconstruction, footer_start: int | None) -> list[RowGroup]:
