@@ -35,6 +35,7 @@ AT_ONCE = 64 * MiB
 TIME_LIMIT = 40.0
 
 #: Files that hold more than `MEMORY_LIMIT`, so that whoever reads them needs more, and `LARGE_TIME_LIMIT`.
+#: Peers fail on them where they have less than some 16 GB: then the file is only read, and compared with nothing.
 LARGE = ("large_string_map.brotli.parquet",)
 LARGE_TIME_LIMIT = 240.0
 
