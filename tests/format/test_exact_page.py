@@ -211,7 +211,7 @@ def test_runs_end_with_their_last_value(width: int) -> None:
     for size in (1, 7, 8, 9, 40, 333):
         for values in (rng.integers(0, 1 << width, size), rng.integers(0, 2, size).repeat(9), np.zeros(size)):
             encoded = memoryview(kernels.rle_encode(values.astype(np.int32), width))
-            assert rle.ends_with(encoded, width, len(values))
+            assert rle.ends_with(encoded, width, len(values), zeros=True)
             assert not rle.ends_with(encoded, width, len(values) + 8)
             assert not rle.ends_with(encoded, width, len(values) - 8) or len(values) <= 8
             assert not rle.ends_with(memoryview(bytes(encoded) + b"\0"), width, len(values))
@@ -228,6 +228,15 @@ def test_a_last_group_that_is_cut_short() -> None:
     assert rle.ends_with(memoryview(b"\x05\xff\x01"), 1, 9)
     assert rle.ends_with(memoryview(b"\x03\xff\xff"), 8, 2)
     assert not rle.ends_with(memoryview(b"\x03\xff\xff"), 8, 3)
+
+
+def test_values_that_fill_up_the_last_group() -> None:
+    """Three values of one bit and of three, and others than zeros where nothing should be behind two."""
+    for encoded, width in ((b"\x03\x07", 1), (b"\x03\xff\x01\x00", 3)):
+        assert rle.ends_with(memoryview(encoded), width, 3, zeros=True)
+        assert rle.ends_with(memoryview(encoded), width, 4, zeros=True)
+        assert rle.ends_with(memoryview(encoded), width, 2)
+        assert not rle.ends_with(memoryview(encoded), width, 2, zeros=True)
 
 
 def test_nothing_for_values_that_take_no_bits() -> None:
