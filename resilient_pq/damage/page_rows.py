@@ -78,10 +78,13 @@ def _num_rows(chunk: ChunkRead, page: Page) -> int:
     return int(np.count_nonzero(levels == 0))
 
 
-def number_rows(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool, begins: bool) -> list[PageFate]:
+def number_rows(
+    fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool, begins: bool, ends: bool
+) -> list[PageFate]:
     """The fates with the row that each page begins with, counted from the front, from the end, or by an index."""
     # Where pages may be missing after the last one (`cut_short`), fewer rows are no contradiction; where they may be
-    # missing before the first one (not `begins`), nothing is counted from the front.
+    # missing before the first one (not `begins`), nothing is counted from the front, and nothing from the end where the
+    # chunk may go on behind them (not `ends`).
     numbered = _compare_with_index(fates, None if cut_short else num_rows)
     if num_rows is not None:
         reason = _row_count_contradiction(numbered, num_rows, cut_short=cut_short)
@@ -92,7 +95,7 @@ def number_rows(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: b
             # The header of a lost page has a wrong count: it proves nothing.
             numbered = [replace(fate, num_rows=None) if _is_lost_data(fate) else fate for fate in numbered]
     _number_forwards(numbered, 0 if begins else None)
-    if num_rows is not None:
+    if num_rows is not None and (ends or sum(fate.num_rows or 0 for fate in numbered) == num_rows):
         _number_backwards(numbered, num_rows)
     return numbered
 

@@ -237,9 +237,11 @@ class StretchPlacement:
         if first == end:
             return _Place(lead, leaf, None)
         group = self.layout.group(first, end, leaf)
-        if group is None or not group.counted:
+        page = self.layout.pages[first]
+        # What begins a chunk may be of a column in which nothing tells how many rows it has.
+        if group is None or not (group.counted or page.is_dictionary or first in self.layout.borders):
             return None
-        fits = lead is None or leaf == 0 or self._may_lead(lead, group.num_rows)
+        fits = lead is None or leaf == 0 or not group.counted or self._may_lead(lead, group.num_rows)
         return _Place(lead, leaf, group) if fits else None
 
     def _may_lead(self, lead: Span, num_rows: int) -> bool:
@@ -268,7 +270,7 @@ class StretchPlacement:
             return None
         best, place, chunk = rated[0]
         count = len(self.layout.columns)
-        if best > _UNLIKELY * count or self._has_rival(rated):
+        if best > _UNLIKELY * count or self._has_rival(rated) or (place.group and not place.group.counted):
             return None
         # Where only the number of the row group is in doubt, a mistake is one of whole row groups, and shows.
         later = next((badness for badness, same, number in rated[1:] if same == place and number != chunk), None)
