@@ -122,7 +122,8 @@ class PageLayout:
         """
         self._places = places or {}
         self._separated = separated
-        self.unclear: list[int] = []  # pages with which row groups begin that can be laid out in several ways
+        # By page and column, where a chunk of it can be laid out in several ways: the index behind the last page of them
+        self.unclear: dict[tuple[int, int], int] = {}
         self.pages = pages
         self.columns = columns
         self.borders = frozenset(borders)
@@ -177,9 +178,13 @@ class PageLayout:
         good = [way for way in compared if self._may_go_on(way.end, end)]
         if not good and any(way.end == end for way in usual):
             return self._longest(usual, expected)
+        reach = end if good else max((way.end for way in compared), default=end)
         good = good or compared
         if len(good) > 1:
-            return self._most_even(good, start, end)
+            most_even = self._most_even(good, start, end)
+            if most_even is None:
+                self.unclear[start, leaf] = reach
+            return most_even
         return good[0] if good else self._longest(ways, expected)
 
     def _longest(self, ways: Sequence[LaidGroup], expected: Set[int]) -> LaidGroup | None:
@@ -242,10 +247,7 @@ class PageLayout:
         """The way in which the pages of each column are most alike; None where that is not clear."""
         common = min(self._reach(way, start, end) for way in ways)
         rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
-        if rated[0][0] * _CLEARLY < rated[1][0]:
-            return rated[0][1]
-        self.unclear.append(start)
-        return None
+        return rated[0][1] if rated[0][0] * _CLEARLY < rated[1][0] else None
 
     def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:
         """Row groups of equally many rows, one after the other."""
