@@ -122,7 +122,7 @@ class PageLayout:
         """
         self._places = places or {}
         self._separated = separated
-        # By page and column, where a chunk of it can be laid out in several ways: the index behind the last page of them
+        # By first page and column of chunks that can be laid out in several ways: the index behind the last page of them
         self.unclear: dict[tuple[int, int], int] = {}
         self.pages = pages
         self.columns = columns
@@ -178,14 +178,13 @@ class PageLayout:
         good = [way for way in compared if self._may_go_on(way.end, end)]
         if not good and any(way.end == end for way in usual):
             return self._longest(usual, expected)
-        reach = end if good else max((way.end for way in compared), default=end)
-        good = good or compared
-        if len(good) > 1:
-            most_even = self._most_even(good, start, end)
+        possible = good or compared
+        if len(possible) > 1:
+            most_even = self._most_even(possible, start, end)
             if most_even is None:
-                self.unclear[start, leaf] = reach
+                self.unclear[start, leaf] = end if good else max(way.end for way in possible)
             return most_even
-        return good[0] if good else self._longest(ways, expected)
+        return possible[0] if possible else self._longest(ways, expected)
 
     def _longest(self, ways: Sequence[LaidGroup], expected: Set[int]) -> LaidGroup | None:
         """The way to lay out a row group that was cut, as far as all ways of that length agree."""
