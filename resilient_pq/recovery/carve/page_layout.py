@@ -122,7 +122,7 @@ class PageLayout:
         """
         self._places = places or {}
         self._separated = separated
-        # By first page and column of chunks that can be laid out in several ways: the index behind the last page of them
+        # Where chunks can be laid out in several ways, by first page and column: the index behind their last page
         self.unclear: dict[tuple[int, int], int] = {}
         self.pages = pages
         self.columns = columns

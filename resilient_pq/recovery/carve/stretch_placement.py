@@ -230,7 +230,20 @@ class StretchPlacement:
                 if (lead is not None or first == start) and (place := self._place_at(first, end, leaf, lead)):
                     found.append(place)
         reached = [end if place.group is None else self._reach(place.group, end) for place in found]
-        return [place for place, reach in zip(found, reached, strict=True) if reach == max(reached)]
+        return self._without_odd([place for place, reach in zip(found, reached, strict=True) if reach == max(reached)])
+
+    def _without_odd(self, places: Sequence[_Place]) -> list[_Place]:
+        """The places, without chunks of an unusual number of rows whose pages may end another one of their column."""
+        ends = {(place.lead.leaf, place.lead.end) for place in places if place.lead is not None and place.group}
+        return [
+            place
+            for place in places
+            if place.lead is not None
+            or place.group is None
+            or not place.group.counted
+            or place.group.num_rows in self.layout.expected_rows
+            or (place.leaf, place.group.spans[0].end) not in ends
+        ]
 
     def _place_at(self, first: int, end: int, leaf: int, lead: Span | None) -> _Place | None:
         """The way to continue with a column at a page; None for none."""
