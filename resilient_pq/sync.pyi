@@ -20,10 +20,12 @@ from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.protocols import WriteStore
 from resilient_pq.io.resolve import Location
 from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.healing import OnHealed
 from resilient_pq.reader.read_options import OnLost
 from resilient_pq.reader.read_plan import Filters
 from resilient_pq.reader.read_plan import ReadQuery
+from resilient_pq.reader.read_plan import ReadRequest
 from resilient_pq.reader.read_plan import Strings
 from resilient_pq.reader.streaming import Jobs
 from resilient_pq.recovery.uploads.upload_completion import SuppliedMetadata
@@ -178,6 +180,8 @@ class File:
         """The column chunks that were damaged, and that were read with the parity beside the file, so far."""
     def read(self, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Table:
         """Rows as a table."""
+    def rows_of(self, query: ReadQuery) -> tuple[ReadRequest, list[RowGroupArrays]]:
+        """What was asked for, and the rows of all row groups, or of so many that they have the rows wanted."""
     def batches(self, batch_rows: int=65536, columns: Sequence[str] | None=None, row_groups: Sequence[int] | None=None, *, filters: Filters | None=None, limit: int | None=None, strings: Strings='stored') -> Batches:
         """Rows as a stream of tables, in order."""
     def jobs(self, query: ReadQuery) -> tuple[Callable[[], Field], Jobs]:

@@ -61,7 +61,6 @@ def check(
         RecoveryError: The same; the journal is of another run.
         StoreError: A store could not list; or when a result is asked for, there were no workers for `workers_timeout`.
     """
-
     storage_options = with_retry(storage_options, retry)
 
     async def begun() -> FileResults:

@@ -44,7 +44,7 @@ class FileQuery:
 
     async def rows(self) -> list[RowGroupArrays]:
         """The rows that are asked for, with the columns of its folders."""
-        _, groups = await self.file._rows(self.query)
+        _, groups = await self.file.rows_of(self.query)
         return groups if self.join is None else list(map(self.join, groups))
 
 

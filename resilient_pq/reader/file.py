@@ -196,14 +196,14 @@ class File(IndexedFile):
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
-            request, groups = await self._rows(ReadQuery(columns, row_groups, filters, limit, strings))
+            request, groups = await self.rows_of(ReadQuery(columns, row_groups, filters, limit, strings))
             self._report([region for group in groups for region in group.lost])
             chunks = [group.arrays for group in groups]
             num_arrays = len(chunks) * len(request.field.children)
             table = await off_loop(num_arrays, Table, request.field, chunks, sum([group.num_rows for group in groups]))
             return table if limit is None else await off_loop(num_arrays, table.slice, 0, limit)
 
-    async def _rows(self, query: ReadQuery) -> tuple[ReadRequest, list[RowGroupArrays]]:
+    async def rows_of(self, query: ReadQuery) -> tuple[ReadRequest, list[RowGroupArrays]]:
         """What was asked for, and the rows of all row groups, or of so many that they have the rows wanted."""
         self._check_open()
         with located(Where(key=self.url)):

@@ -24,7 +24,7 @@ from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, RetryPolicy, counting, with_retry
 from resilient_pq.io.cancellation import in_loop
 from resilient_pq.io.resolve import Opening, is_local, reach
-from resilient_pq.io.shared_clients import new_connections
+from resilient_pq.io.transfer.rereads import read_again
 from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
@@ -66,26 +66,30 @@ async def read_tail_and_contents(
     store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
 ) -> tuple[ObjectTail, Contents]:
     """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
-    read: list[bytes | memoryview] = []
-    try:
-        with counting(counters):
-            return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
-    except FormatError as error:
-        damaged = error
-    await in_loop()
-    with counting(counters):
+    found: tuple[ObjectTail, Contents] | FormatError
+
+    async def read() -> list[bytes | memoryview]:
+        nonlocal found
+        parts: list[bytes | memoryview] = []
+        try:
+            with counting(counters):
+                found = await _read_contents(store, key, tail_bytes, counters, parts, verify=verify)
+        except FormatError as error:
+            found = error
+        return parts
+
+    async def is_whole(_: object) -> bool:
+        return not isinstance(found, FormatError)
+
+    parts = await read()
+    if isinstance(found, FormatError):
+        await in_loop()
         # A transfer can go wrong as well as a disk: the bytes are fetched again before this is an error, of any kind: a
         # flipped bit in the magic or the length makes a whole file look torn. What comes twice alike is stored so.
-        for _ in range(store.rereads):
-            before, read = read, []
-            try:
-                async with new_connections():
-                    return await _read_contents(store, key, tail_bytes, counters, read, verify=verify)
-            except FormatError as error:
-                damaged = error
-            if read == before:
-                break
-        raise damaged
+        await read_again(store, read, is_whole, parts)
+    if isinstance(found, FormatError):
+        raise found
+    return found
 
 
 async def _read_contents(

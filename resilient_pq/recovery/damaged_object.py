@@ -25,7 +25,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
-from resilient_pq.io.transfer.rereads import read_alike
+from resilient_pq.io.transfer.rereads import read_again
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -192,7 +192,10 @@ class DamagedObject:
         """The bytes of a range that are written elsewhere as they are: what came wrong once would stay wrong."""
         if self.origin.store.opener is not None:  # of this machine: nothing is on the way
             return await self.read(place)
-        return await read_alike(self.origin.store, partial(self.read, place, again=True))
+        read = partial(self.read, place, again=True)
+        alike = await read_again(self.origin.store, read, is_whole=None, before=await read())
+        assert alike is not None
+        return alike
 
     async def _requested(self, place: ByteRange) -> memoryview:
         data = await self.store.read_range(self.key, place.start, place.end, pin=self.info)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from resilient_pq.checksum import crc32, signed
-from resilient_pq.format import compact_protocol
+from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.kernels.integers import varint_bytes
@@ -80,17 +80,41 @@ class Described:
         return with_sums(self._chunk.offset_index, self._chunk.page_sums)
 
 
-def with_columns(row_group: RowGroup, columns: Sequence[bytes]) -> bytes:
-    """A row group whose columns are in Thrift already."""
-    return _FIRST_LIST + _structs(columns) + compact_protocol.encode(row_group)[_NO_COLUMNS:]
+def are_flat(chunks: Sequence[Any]) -> bool:
+    """Whether all are compiled `FlatChunk`s, and there are some."""
+    return kernels.FlatChunk is not None and set(map(type, chunks)) == {kernels.FlatChunk}
+
+
+def said_of(described: list[Any]) -> tuple[list[bytes], list[bytes], list[bytes | None], list[bytes | None]]:
+    """Of each chunk its ColumnChunk, its ChunkCopies, its ColumnIndex and its OffsetIndex."""
+    if are_flat(described):
+        said: tuple[list[bytes], list[bytes], list[bytes | None], list[bytes | None]]
+        said = kernels.FlatChunk.described(described)
+        return said
+    return (
+        [chunk.column_chunk() for chunk in described],
+        [chunk.copies() for chunk in described],
+        [chunk.column_index() for chunk in described],
+        [chunk.offset_index() for chunk in described],
+    )
+
+
+def behind_columns(row_group: RowGroup) -> bytes:
+    """What stands behind the columns of a row group, which it has none of."""
+    return compact_protocol.encode(row_group)[_NO_COLUMNS:]
+
+
+def with_columns(behind: bytes, columns: Sequence[bytes]) -> bytes:
+    """A row group of columns in Thrift, and of what stands `behind` them."""
+    return _FIRST_LIST + _structs(columns) + behind
 
 
 def row_group_record(
-    row_group: RowGroup, columns: Sequence[bytes], copies: Sequence[bytes], first_row: int | None = None
+    behind: bytes, columns: Sequence[bytes], copies: Sequence[bytes], first_row: int | None = None
 ) -> bytes:
     """A RowGroupRecord of them; one of an encrypted file says with which row the row group begins."""
     begins = b"" if first_row is None else _NEXT_I64 + varint_bytes(2 * first_row)
-    return _FIRST_STRUCT + with_columns(row_group, columns) + _NEXT_LIST + _structs(copies) + begins + _STOP
+    return _FIRST_STRUCT + with_columns(behind, columns) + _NEXT_LIST + _structs(copies) + begins + _STOP
 
 
 def _structs(structs: Sequence[bytes]) -> bytes:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from resilient_pq.checksum import crc32, xxh3
+from xxhash import xxh3_64_intdigest
+
+from resilient_pq.checksum import crc32
 from resilient_pq.format import compact_protocol, footer, kernels
 from resilient_pq.format.annotations import Empty
 from resilient_pq.format.file_metadata import (
@@ -35,7 +37,14 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy
-from resilient_pq.writer.described_chunk import Described, row_group_record, with_columns
+from resilient_pq.writer.described_chunk import (
+    Described,
+    are_flat,
+    behind_columns,
+    row_group_record,
+    said_of,
+    with_columns,
+)
 from resilient_pq.writer.dictionary_use import has_dictionary
 
 if TYPE_CHECKING:
@@ -69,6 +78,8 @@ class PlacedRowGroup:
 
 class FileLayout:
     """Lays out one file."""
+
+    _in_runs: ClassVar[bool] = True  # Whether chunks of one page are laid out many at once
 
     def __init__(
         self,
@@ -161,10 +172,10 @@ class FileLayout:
 
     def chunks(self, chunks: Sequence[EncodedChunk]) -> Buffers:
         """The next column chunks of the open row group, each with its record before it."""
-        if kernels.FlatChunk is None or self.sealing is not None or set(map(type, chunks)) != {kernels.FlatChunk}:
+        if not self._in_runs or self.sealing is not None or not are_flat(chunks):
             return [buffer for chunk in chunks for buffer in self.chunk(chunk)]
         record, *buffers = self.chunk(chunks[0])
-        more, self.offset = kernels.records_like(record, list(chunks[1:]), self.offset, xxh3, crc32)
+        more, self.offset = kernels.records_like(record, list(chunks[1:]), self.offset, xxh3_64_intdigest, crc32)
         self._chunks += chunks[1:]
         self._chain.follow(len(chunks) - 1, chunks[-1].offset - CHUNK_RECORD_SIZE)
         return [record, *buffers, *more]
@@ -177,6 +188,7 @@ class FileLayout:
         """
         chunks, self._chunks = self._chunks, []
         (described, filters), sealing, number = self._described(chunks), self.sealing, len(self.row_groups)
+        columns, copies, *indexes = said_of(described)
         row_group = RowGroup(
             columns=[],
             total_byte_size=sum([chunk.uncompressed_size for chunk in chunks]),
@@ -186,9 +198,8 @@ class FileLayout:
             total_compressed_size=sum([chunk.size for chunk in chunks]),
             ordinal=number if self._numbered and number < cut_policy.MAX_ROW_GROUPS else None,
         )
-        columns = [chunk.column_chunk() for chunk in described]
-        copies = [chunk.copies() for chunk in described]
-        payload = row_group_record(row_group, columns, copies, None if sealing is None else self.num_rows)
+        behind = behind_columns(row_group)
+        payload = row_group_record(behind, columns, copies, None if sealing is None else self.num_rows)
         if sealing is not None:
             payload = sealing.row_group_payload(self._chain.number, payload)
         offset = self.offset
@@ -202,15 +213,14 @@ class FileLayout:
             columns = sealing.in_footer(described, columns, place)
         elif described:
             columns[0] = described[0].column_chunk(place)
-        indexes = (
-            tuple([chunk.column_index() for chunk in described]),
-            tuple([chunk.offset_index() for chunk in described]),
-        )
-        self._append(WrittenRowGroup(with_columns(row_group, columns), *indexes, num_rows, self.offset))
+        serialized = with_columns(behind, columns)
+        self._append(WrittenRowGroup(serialized, tuple(indexes[0]), tuple(indexes[1]), num_rows, self.offset))
         return [*filters, record]
 
     def _described(self, chunks: Sequence[Any]) -> tuple[list[Any], Buffers]:
         """What records and footers say of chunks, and their bloom filters, which stand next."""
+        if self.sealing is None and are_flat(chunks):
+            return list(chunks), ()
         described: list[Any] = []
         filters: list[bytes] = []
         for chunk in chunks:

@@ -35,7 +35,7 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
 )
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.writer.described_chunk import Described, with_columns
+from resilient_pq.writer.described_chunk import Described, behind_columns, with_columns
 
 #: What tells of the values of an encrypted column, and no reader needs who has no key.
 _TELLING: Final = (
@@ -185,7 +185,7 @@ class FileSealing:
         described = [self.described(chunk, 0, ordinal, column) for column, chunk in enumerate(chunks)]
         columns = self.in_footer(described, [chunk.column_chunk() for chunk in described], record)
         indexes = tuple([chunk.offset_index() for chunk in described])
-        return with_columns(replace(row_group, columns=[]), columns), indexes
+        return with_columns(behind_columns(replace(row_group, columns=[])), columns), indexes
 
     def footer(self, metadata: dict[str, Any]) -> bytes:
         """A footer of what `footer.serialize` takes, its length and the magic behind it."""

@@ -135,9 +135,12 @@ class Pipeline:
     def _encode_some(self, closed: ClosedRowGroup) -> list[EncodedChunk]:
         """The next chunks of a row group that one thread encodes, as many as may wait to be pushed."""
         chunks: list[EncodedChunk] = []
-        while closed.calls and sum([chunk.size for chunk in chunks]) <= self._most_waiting_bytes:
+        num_bytes = 0
+        while closed.calls and num_bytes <= self._most_waiting_bytes:
             call, _ = closed.calls.popleft()
-            chunks += call(one_by_one)
+            more = call(one_by_one)
+            num_bytes += sum([chunk.size for chunk in more])
+            chunks += more
         return chunks
 
     async def push(self, buffers: Buffers) -> None:

@@ -26,6 +26,8 @@ _TRIES = 4
 class ProtectedLayout(FileLayout):
     """Lays out one file with parity: every byte but those of the last parity is in a group."""
 
+    _in_runs = False  # A group takes the bytes of chunk after chunk, however many are laid out at once
+
     def __init__(
         self,
         schema: Schema,
@@ -49,10 +51,6 @@ class ProtectedLayout(FileLayout):
         if not self._chunks:
             self.groups.begin_row_group()
         return self._taken(super().chunk(chunk))
-
-    def chunks(self, chunks: Sequence[EncodedChunk]) -> Buffers:
-        """The next column chunks, each with its record before it."""
-        return [buffer for chunk in chunks for buffer in self.chunk(chunk)]
 
     def end_row_group(self, num_rows: int, *, sorting_columns: list[StoredSortingColumn] | None = None) -> Buffers:
         """Complete the open row group; parity that waits stands behind its record."""

@@ -1,9 +1,8 @@
 """A program that reads, checks and recovers whatever it is given, in bounded memory, and says what came of it.
 
 Files come on its input, each behind its length in four bytes, little endian; for each it writes a line of JSON with
-what came of every verb,
-"ok" or the name of the error, and ``"foreign"``: the traceback of
-an error that is not one of ours, else null.
+what came of every verb, "ok" or the name of the error, and ``"foreign"``: the traceback of an error that is not one of
+ours, else null.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_pq.errors import EncodingError, UnsupportedError
+from resilient_pq.errors import EncodingError
 from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.encodings import rle
 from resilient_pq.format.file_metadata import (
@@ -116,9 +116,9 @@ def test_a_level_above_the_greatest() -> None:
         decode(two, data_page(packed([1, 3], 2), 2, Encoding.PLAIN, BIT_PACKED, BIT_PACKED), 2)
 
 
-def test_levels_of_an_unknown_encoding() -> None:
+def test_levels_in_an_encoding_of_values() -> None:
     page = data_page(b"\x00", 1, Encoding.PLAIN, Encoding.DELTA_BINARY_PACKED, RLE)
-    with pytest.raises(UnsupportedError, match="definition levels in encoding 5"):
+    with pytest.raises(EncodingError, match="definition levels are said to be in encoding 5"):
         decode(leaf_of("optional int32 a;"), page, 1)
 
 

@@ -131,6 +131,8 @@ def test_what_is_said_of_a_chunk(native: ModuleType, seed: int) -> None:
         nan_counts=None if chunk.nan_count < 0 else [chunk.nan_count],
     )
     assert chunk.column_index() == (encode(expected) if chunk.has_column_index else None)
+    said = chunk.column_chunk(), chunk.copies(), chunk.column_index(), chunk.offset_index()
+    assert native.FlatChunk.described([chunk, chunk]) == tuple([each, each] for each in said)
 
 
 def _with_places(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,9 @@ import pytest
 from sampled import seeded
 
 import resilient_pq as rpq
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import Encoding
+from resilient_pq.format.pages.page import pages_of
 from resilient_pq.io.memory_store import MemoryStore
 
 COUNT = 200
@@ -243,3 +247,22 @@ async def test_the_order_that_is_claimed_is_the_order_there_is() -> None:
             _, out = await recover(bytes(changed), on_damage)
             found = pq.read_metadata(io.BytesIO(out)).row_group(1).sorting_columns
             assert [one.column_index for one in found] == claims[column]
+
+
+async def test_levels_in_an_encoding_of_values_are_damage() -> None:
+    """Not something this version cannot read, whose bytes are kept: no levels are in such an encoding."""
+    sink, store = io.BytesIO(), MemoryStore()
+    table = pa.table({"a": range(100), "b": range(100)})
+    pq.write_table(table, sink, use_dictionary=False, row_group_size=50)
+    data = bytearray(sink.getvalue())
+    chunk = pq.read_metadata(sink).row_group(1).column(1)
+    page = next(pages_of(memoryview(bytes(data))[chunk.data_page_offset :], chunk.data_page_offset))
+    assert page.header.data_page_header is not None
+    wrong = replace(page.header.data_page_header, definition_level_encoding=int(Encoding.PLAIN_DICTIONARY))
+    header = compact_protocol.encode(replace(page.header, data_page_header=wrong))
+    data[page.offset : page.offset + len(header)] = header
+    await store.put("file", data)
+    report = await rpq.recover((store, "file"), (store, "out"), on_damage="drop")
+    assert (report.num_rows, report.exit_code) == (50, 1)
+    saved = bytes((await store.read_tail("out", 1 << 30)).data)
+    assert pq.read_table(io.BytesIO(saved)).equals(table.slice(0, 50))

@@ -11,7 +11,6 @@ from resilient_pq.errors import (
     EncodingError,
     FormatError,
     ThriftError,
-    UnsupportedError,
     Where,
 )
 from resilient_pq.format import compact_protocol
@@ -192,7 +191,7 @@ def _take_levels(
         case Encoding.BIT_PACKED:
             levels, rest = bit_packed.take(data, count, maximum, what)
         case _:
-            raise UnsupportedError(f"{what} in encoding {encoding} are not supported")
+            raise EncodingError(f"{what} are said to be in encoding {encoding}; levels are in RLE or BIT_PACKED")
     return EncodedLevels(Encoding(encoding), levels, lsb_first), rest
 
 

@@ -31,22 +31,7 @@ _LOST_REPLY = timedelta(minutes=5)
 
 async def begin_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
     """Begin an upload, and name it in its lease before any part is sent: an upload that no lease names is empty."""
-    if lease is None or lease.is_exclusive:
-        if lease is not None:
-            await lease.take()
-        upload_id = await store.create_upload(key)
-    else:  # side by side: an upload that no lease names holds nothing, and is removed where the lease is refused
-        creating = asyncio.create_task(store.create_upload(key))
-        try:
-            await lease.take()
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError):
-                creating.cancel()
-            (made,) = await asyncio.gather(creating, return_exceptions=True)
-            if isinstance(made, str):
-                await drop_upload(store, key, made, error)
-            raise
-        upload_id = await creating
+    upload_id = await _create_upload(store, key, lease)
     try:
         duplicates = await duplicates_of(store, key, upload_id)
         if lease is not None:
@@ -58,6 +43,26 @@ async def begin_upload(store: MultipartStore, key: str, lease: Lease | None) -> 
     for duplicate in duplicates:
         await drop_upload(store, key, duplicate)
     return upload_id
+
+
+async def _create_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
+    """Create an upload while its lease is taken; it holds nothing yet, and is removed where the lease is refused."""
+    if lease is None:
+        return await store.create_upload(key)
+    if lease.is_exclusive:
+        await lease.take()
+        return await store.create_upload(key)
+    creating = asyncio.create_task(store.create_upload(key))
+    try:
+        await lease.take()
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError):
+            creating.cancel()
+        (made,) = await asyncio.gather(creating, return_exceptions=True)
+        if isinstance(made, str):
+            await drop_upload(store, key, made, error)
+        raise
+    return await creating
 
 
 async def drop_duplicates(store: MultipartStore, key: str, upload_id: str, lease: Lease | None) -> None:

@@ -1,9 +1,12 @@
-# The Thrift compact protocol: finding out where values end. Included by `_native.pyx`.
+# The Thrift compact protocol: finding out where values end, and bytes that they are written to. Included by `_native.pyx`.
 
 from resilient_pq.errors import ThriftError
 
 cdef enum:
     STOP, TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID
+
+cdef enum:
+    LONGEST_VARINT = 10
 
 cdef const char* CUT = b"a struct ends behind the end of its buffer"
 cdef const char* BAD_INTEGER = b"an integer ends behind the end of its buffer or has more than 64 bits"
@@ -115,3 +118,74 @@ cdef Py_ssize_t map_end(
         position = value_end(data, size, position, kinds & 0x0F, depth - 1)
         count -= 1
     return position
+
+
+cdef class Bytes:
+    """Bytes that grow at their end."""
+
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef int make_room(self, Py_ssize_t more) except -1:
+        cdef uint8_t* grown
+        if self.size + more > self.room:
+            self.room = 2 * (self.size + more) + 256
+            grown = <uint8_t*> realloc(self.data, self.room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+        return 0
+
+    cdef int byte(self, int value) except -1:
+        self.make_room(1)
+        self.data[self.size] = <uint8_t> value
+        self.size += 1
+        return 0
+
+    cdef int number(self, int header, int64_t value) except -1:
+        """A field of a signed integer, or an element of a list where `header` is -1."""
+        self.make_room(1 + LONGEST_VARINT)
+        if header >= 0:
+            self.data[self.size] = <uint8_t> header
+            self.size += 1
+        self.size += write_varint(self.data + self.size, (<uint64_t> value << 1) ^ <uint64_t> (value >> 63))
+        return 0
+
+    cdef int raw(self, bytes value) except -1:
+        cdef Py_ssize_t size = len(value)
+        self.make_room(size)
+        memcpy(self.data + self.size, <const char*> value, size)
+        self.size += size
+        return 0
+
+    cdef int binary(self, int header, bytes value) except -1:
+        self.make_room(1 + LONGEST_VARINT)
+        if header >= 0:
+            self.data[self.size] = <uint8_t> header
+            self.size += 1
+        self.size += write_varint(self.data + self.size, <uint64_t> len(value))
+        return self.raw(value)
+
+    cdef int list_of(self, int header, int kind, Py_ssize_t count) except -1:
+        self.byte(header)
+        if count < 15:
+            return self.byte(count << 4 | kind)
+        self.byte(0xF0 | kind)
+        self.make_room(LONGEST_VARINT)
+        self.size += write_varint(self.data + self.size, <uint64_t> count)
+        return 0
+
+    cdef bytes found(self):
+        return self.data[: self.size]
+
+
+cdef Bytes begun(Bytes used):
+    """Bytes to fill from the first one on: new ones, or those that were `used` before."""
+    if used is None:
+        return Bytes()
+    used.size = 0
+    return used

@@ -7,7 +7,6 @@ cdef enum:
     # Headers of fields: the distance from the field before in the upper half, the type in the lower.
     NEXT_I32 = 0x15, NEXT_I64 = 0x16, NEXT_BINARY = 0x18, NEXT_LIST = 0x19, NEXT_STRUCT = 0x1C
     ONE_STRUCT = 0x1C, ONE_BOOL = 0x11, ONE_BINARY = 0x18, ONE_I64 = 0x16  # headers of lists of one element
-    LONGEST_VARINT = 10
 
 
 cdef enum:
@@ -16,69 +15,15 @@ cdef enum:
 
 
 cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
+cdef const char* DIGITS = b"0123456789abcdef"
 
 
-cdef class Bytes:
-    """Bytes that grow at their end."""
-
-    cdef uint8_t* data
-    cdef Py_ssize_t size
-    cdef Py_ssize_t room
-
-    def __dealloc__(self):
-        free(self.data)
-
-    cdef int make_room(self, Py_ssize_t more) except -1:
-        cdef uint8_t* grown
-        if self.size + more > self.room:
-            self.room = 2 * (self.size + more) + 256
-            grown = <uint8_t*> realloc(self.data, self.room)
-            if grown == NULL:
-                raise MemoryError
-            self.data = grown
-        return 0
-
-    cdef int byte(self, int value) except -1:
-        self.make_room(1)
-        self.data[self.size] = <uint8_t> value
-        self.size += 1
-        return 0
-
-    cdef int number(self, int header, int64_t value) except -1:
-        """A field of a signed integer, or an element of a list where `header` is -1."""
-        self.make_room(1 + LONGEST_VARINT)
-        if header >= 0:
-            self.data[self.size] = <uint8_t> header
-            self.size += 1
-        self.size += write_varint(self.data + self.size, (<uint64_t> value << 1) ^ <uint64_t> (value >> 63))
-        return 0
-
-    cdef int raw(self, bytes value) except -1:
-        cdef Py_ssize_t size = len(value)
-        self.make_room(size)
-        memcpy(self.data + self.size, <const char*> value, size)
-        self.size += size
-        return 0
-
-    cdef int binary(self, int header, bytes value) except -1:
-        self.make_room(1 + LONGEST_VARINT)
-        if header >= 0:
-            self.data[self.size] = <uint8_t> header
-            self.size += 1
-        self.size += write_varint(self.data + self.size, <uint64_t> len(value))
-        return self.raw(value)
-
-    cdef int list_of(self, int header, int kind, Py_ssize_t count) except -1:
-        self.byte(header)
-        if count < 15:
-            return self.byte(count << 4 | kind)
-        self.byte(0xF0 | kind)
-        self.make_room(LONGEST_VARINT)
-        self.size += write_varint(self.data + self.size, <uint64_t> count)
-        return 0
-
-    cdef bytes found(self):
-        return self.data[: self.size]
+cdef int put_hex(uint8_t* out, uint32_t value) noexcept nogil:
+    """Writes a sum as eight digits."""
+    cdef int i
+    for i in range(8):
+        out[i] = <uint8_t> DIGITS[value >> (28 - 4 * i) & 15]
+    return 8
 
 
 @cython.no_gc  # what it holds are plain values, and a file may have thousands
@@ -109,12 +54,30 @@ cdef class FlatChunk:
 
     def column_chunk(self, *pairs):
         """Its ColumnChunk, with its sum and further texts as keys and values."""
-        sums = b"%08x:-:-:-" % self.crc
-        return self.with_pairs([(b"rpq.crc32", sums), *[(key.encode(), value.encode()) for key, value in pairs]])
+        return self.with_pairs([self.sum_pair(), *[(key.encode(), value.encode()) for key, value in pairs]])
 
-    cpdef bytes with_pairs(self, list pairs):
-        """Its ColumnChunk, with keys and values."""
+    cdef tuple sum_pair(self):
+        cdef uint8_t sums[14]
+        memcpy(sums + put_hex(sums, self.crc), b":-:-:-", 6)
+        return b"rpq.crc32", sums[:14]
+
+    @staticmethod
+    def described(list chunks):
+        """What is said of each of some chunks, in lists: ColumnChunk, ChunkCopies, ColumnIndex, OffsetIndex."""
+        cdef list columns = [], copies = [], column_indexes = [], offset_indexes = []
         cdef Bytes out = Bytes()
+        cdef FlatChunk chunk
+        for one in chunks:
+            chunk = <FlatChunk?> one
+            columns.append(chunk.with_pairs([chunk.sum_pair()], out))
+            copies.append(chunk.copies(out))
+            column_indexes.append(chunk.column_index(out))
+            offset_indexes.append(chunk.offset_index(out))
+        return columns, copies, column_indexes, offset_indexes
+
+    cpdef bytes with_pairs(self, list pairs, Bytes used=None):
+        """Its ColumnChunk, with keys and values."""
+        cdef Bytes out = begun(used)
         cdef bytes key, value
         out.number(0x26, 0)
         out.byte(NEXT_STRUCT)
@@ -197,17 +160,17 @@ cdef class FlatChunk:
         out.number(NEXT_I64, 0)
         return out.byte(STOP)
 
-    def offset_index(self):
+    cpdef bytes offset_index(self, Bytes used=None):
         """Its OffsetIndex, with the sums of its pages."""
-        cdef Bytes out = Bytes()
+        cdef Bytes out = begun(used)
         self.put_offset_index(out)
         out.raw(self.sums)
         out.byte(STOP)
         return out.found()
 
-    def column_index(self):
+    cpdef bytes column_index(self, Bytes used=None):
         """Its ColumnIndex; None where it has none."""
-        cdef Bytes out = Bytes()
+        cdef Bytes out = begun(used)
         cdef bint is_null = self.null_count == self.num_values
         if not self.has_column_index:
             return None
@@ -229,9 +192,9 @@ cdef class FlatChunk:
         out.byte(STOP)
         return out.found()
 
-    def copies(self):
+    cpdef bytes copies(self, Bytes used=None):
         """Its ChunkCopies."""
-        cdef Bytes out = Bytes()
+        cdef Bytes out = begun(used)
         cdef bint has_dictionary = self.dictionary_header is not None
         out.byte(NEXT_STRUCT)
         self.put_offset_index(out)
@@ -282,6 +245,8 @@ cdef class FlatChunk:
         cdef Py_ssize_t size = len(row_group), at = 1, end, chunk
         cdef uint64_t count = 0
         cdef int kind = 0, last
+        cdef uint8_t sums[20]
+        cdef Py_ssize_t num_sums
         if size == 0 or data[0] != NEXT_LIST:
             return None
         at = list_start(data, size, at, 8, &kind, &count)
@@ -292,10 +257,10 @@ cdef class FlatChunk:
             column_index, offset_index = columns[chunk], offsets[chunk]
             if size - at < 3 or data[at] != 0x26 or data[at + 1] != 0 or data[at + 2] != NEXT_STRUCT:
                 return None
-            sums = (b"-" if column_index is None else b"%08x" % crc32(column_index),
-                    b"-" if offset_index is None else b"%08x" % crc32(offset_index))
+            num_sums = put_sum(sums, column_index, crc32)
+            num_sums += put_sum(sums + num_sums, offset_index, crc32)
             put_run(out, data, at, at + 3)
-            end = put_with_sums(out, data, size, at + 3, sums)
+            end = put_with_sums(out, data, size, at + 3, sums, num_sums)
             if end < 0 or end >= size or data[end] != STOP:
                 return None
             last = 3
@@ -316,15 +281,16 @@ cdef class FlatChunk:
 
 cdef enum:
     CHUNK_RECORD = 120  # bytes of a chunk record
+    MOST_JOINED = 1 << 14  # bytes of a chunk that is given out as one with others
 
 
 def records_like(bytes record, list chunks, int64_t offset, xxh3, crc32):
     """The records and the buffers of the FlatChunks behind one of which this is the record, and the offset behind them.
 
-    They begin at `offset`, and are told their places.
+    They begin at `offset`, and are told their places. Short ones that follow one another are one buffer.
     """
     cdef uint8_t made[CHUNK_RECORD]
-    cdef list buffers = []
+    cdef list buffers = [], short = []
     cdef FlatChunk chunk
     if len(record) != CHUNK_RECORD:
         raise ValueError(f"a chunk record has {CHUNK_RECORD} bytes, not {len(record)}")
@@ -340,10 +306,17 @@ def records_like(bytes record, list chunks, int64_t offset, xxh3, crc32):
         store64(made + 80, <uint64_t> xxh3(payload))
         store32(made + 88, <uint32_t> crc32(payload))
         store32(made + 92, <uint32_t> crc32(made[:92]))
-        buffers.append(made[:CHUNK_RECORD])
-        buffers += chunk.buffers
+        short.append(made[:CHUNK_RECORD])
+        if chunk.size <= MOST_JOINED:
+            short += chunk.buffers
+        else:
+            buffers.append(b"".join(short))
+            buffers += chunk.buffers
+            short = []
         chunk.buffers, chunk.offset = [], offset + CHUNK_RECORD
         offset += CHUNK_RECORD + chunk.size
+    if short:
+        buffers.append(b"".join(short))
     return buffers, offset
 
 
@@ -354,11 +327,32 @@ cdef int put_run(Bytes out, const uint8_t* data, Py_ssize_t start, Py_ssize_t en
     return 0
 
 
-cdef Py_ssize_t put_with_sums(Bytes out, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, tuple sums) except -2:
+cdef Py_ssize_t put_sum(uint8_t* out, index, crc32) except -1:
+    """Writes the sum of an index as `ChunkSums` does, behind a colon: how many bytes that takes."""
+    out[0], out[1] = b":", b"-"
+    return 2 if index is None else 1 + put_hex(out + 1, <uint32_t> crc32(index))
+
+
+cdef Py_ssize_t sum_end(const uint8_t* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    """Where a sum ends, which is a hyphen or eight digits; -1 where there is none."""
+    cdef Py_ssize_t i
+    if at < end and data[at] == b"-":
+        return at + 1
+    for i in range(at, at + 8):
+        if i >= end or not (b"0" <= data[i] <= b"9" or b"a" <= data[i] <= b"f"):
+            return -1
+    return at + 8
+
+
+cdef Py_ssize_t put_with_sums(
+    Bytes out, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, const uint8_t* sums, Py_ssize_t num_sums
+) except -2:
     """A ColumnMetaData with sums in its `rpq.crc32`, and where it ends; -1 where it is written otherwise."""
     cdef Py_ssize_t copied = at, start, end
+    cdef Py_ssize_t[4] ends
+    cdef Py_ssize_t stop
     cdef uint64_t count = 0, length = 0
-    cdef int number = 0, kind = 0
+    cdef int number = 0, kind = 0, i
     while at < size and data[at] != STOP:
         if data[at] >> 4 == 0:
             return -1
@@ -380,15 +374,18 @@ cdef Py_ssize_t put_with_sums(Bytes out, const uint8_t* data, Py_ssize_t size, P
             start = at + 12
             if not read_varint(data, size, &start, 32, &length) or start + <Py_ssize_t> length + 1 != end:
                 return -1
-            text = (data + start)[: <Py_ssize_t> length].split(b":")
-            if len(text) != 4:
-                return -1
-            for part in text:
-                if part != b"-" and (len(part) != 8 or part.strip(b"0123456789abcdef")):
+            stop = start + <Py_ssize_t> length
+            for i in range(4):
+                ends[i] = sum_end(data, start if i == 0 else ends[i - 1] + 1, stop)
+                if ends[i] < 0 or (ends[i] != stop if i == 3 else ends[i] == stop or data[ends[i]] != b":"):
                     return -1
             put_run(out, data, copied, at + 12)
-            out.binary(-1, b":".join((text[0], *sums, text[3])))
-            copied = start + <Py_ssize_t> length
+            out.make_room(LONGEST_VARINT)
+            out.size += write_varint(out.data + out.size, <uint64_t> (ends[0] - start + num_sums + stop - ends[2]))
+            put_run(out, data, start, ends[0])
+            put_run(out, sums, 0, num_sums)
+            put_run(out, data, ends[2], stop)
+            copied = stop
             at = end
     if at >= size:
         return -1
