@@ -95,8 +95,8 @@ def number_rows(
             # The header of a lost page has a wrong count: it proves nothing.
             numbered = [replace(fate, num_rows=None) if _is_lost_data(fate) else fate for fate in numbered]
     _number_forwards(numbered, 0 if begins else None)
-    if num_rows is not None and (ends or sum(fate.num_rows or 0 for fate in numbered) == num_rows):
-        _number_backwards(numbered, num_rows)
+    if num_rows is not None:
+        _number_backwards(numbered, num_rows, ends=ends)
     return numbered
 
 
@@ -139,8 +139,10 @@ def _number_forwards(fates: list[PageFate], row: int | None) -> None:
         row = None if row is None or fate.num_rows is None else row + fate.num_rows
 
 
-def _number_backwards(fates: list[PageFate], num_rows: int) -> None:
-    """Number the rows of pages from the end, as far as there are rows for them."""
+def _number_backwards(fates: list[PageFate], num_rows: int, *, ends: bool) -> None:
+    """Number the rows of pages from the end, as far as there are rows for them, if nothing is missing there."""
+    if not ends and sum(fate.num_rows or 0 for fate in fates) != num_rows:
+        return
     row: int | None = num_rows
     for i in range(len(fates) - 1, -1, -1):
         fate = fates[i]

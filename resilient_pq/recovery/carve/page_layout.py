@@ -180,10 +180,7 @@ class PageLayout:
             return self._longest(usual, expected)
         possible = good or compared
         if len(possible) > 1:
-            most_even = self._most_even(possible, start, end)
-            if most_even is None:
-                self.unclear[start, leaf] = end if good else max(way.end for way in possible)
-            return most_even
+            return self._most_even(possible, start, end, goes_on=bool(good))
         return possible[0] if possible else self._longest(ways, expected)
 
     def _longest(self, ways: Sequence[LaidGroup], expected: Set[int]) -> LaidGroup | None:
@@ -242,11 +239,14 @@ class PageLayout:
             counts += [rows for rows in sorted(expected) if rows > counts[-1]]
         return counts
 
-    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup | None:
+    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int, *, goes_on: bool) -> LaidGroup | None:
         """The way in which the pages of each column are most alike; None where that is not clear."""
         common = min(self._reach(way, start, end) for way in ways)
         rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
-        return rated[0][1] if rated[0][0] * _CLEARLY < rated[1][0] else None
+        if rated[0][0] * _CLEARLY < rated[1][0]:
+            return rated[0][1]
+        self.unclear[start, ways[0].spans[0].leaf] = end if goes_on else max(way.end for way in ways)
+        return None
 
     def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:
         """Row groups of equally many rows, one after the other."""
