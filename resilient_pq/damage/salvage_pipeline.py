@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from resilient_pq.checksum import combine
-from resilient_pq.damage.chunk_salvage import ChunkBytes, PageFate, SalvagedChunk
+from resilient_pq.damage.chunk_salvage import UNPROVEN_PLACE, ChunkBytes, PageFate, SalvagedChunk
 from resilient_pq.damage.exact_page import check_exact
 from resilient_pq.damage.page_finder import PageFinder, Repair
 from resilient_pq.damage.page_hints import PageHints
@@ -31,9 +31,9 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page
 
-_UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
+_UNPROVEN: Final = f"{UNPROVEN_PLACE}: the chunk's checksum does not hold over the page headers that lie there"
 _BEHIND_DAMAGED: Final = "its rows are not known: the header of a page before it is damaged"
-_FOLLOWED: Final = "nothing proves its place: the bytes behind its chunk belong neither to a page nor to a record"
+_FOLLOWED: Final = f"{UNPROVEN_PLACE}: the bytes behind its chunk belong neither to a page nor to a record"
 
 
 def salvage_chunk(
