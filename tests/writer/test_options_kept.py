@@ -45,5 +45,5 @@ def test_the_next_file_has_its_own_options(tmp_path: Path) -> None:
 def test_values_that_are_equal_and_of_another_type_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     rpq.write(path, TABLE, compression_level=1)
-    with pytest.raises(errors.OptionError, match="compression_level is 1.0"):
+    with pytest.raises(errors.OptionError, match=r"compression_level is 1\.0"):
         rpq.write(path, TABLE, compression_level=1.0)  # type: ignore[arg-type]
