@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import DTYPES, BufferPart, Valid, make_array, num_bytes
 from resilient_pq.arrow.handed_over import take_arrays, taking
-from resilient_pq.arrow.python_values import array_of, member
+from resilient_pq.arrow.python_values import array_of, member, misfit
 from resilient_pq.arrow.types.field import Field, shared
-from resilient_pq.errors import SchemaError, Where
+from resilient_pq.errors import SchemaError
 
 #: Arrow's formats of NumPy's types.
 _FORMATS = {DTYPES[kind]: kind for kind in ("c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g")}
@@ -213,7 +213,7 @@ def _cut(columns: Sequence[Sequence[BufferPart]], ends: Sequence[Sequence[int]])
 def _array_of_numpy(name: str, array: NDArray[Any], field: Field | None = None) -> tuple[Field, Any]:
     """An Arrow array of a one-dimensional NumPy array; masked values and NaT are null, NaN is a value."""
     if array.ndim != 1:
-        raise _misfit(name, f"it has {array.ndim} dimensions, not one")
+        raise misfit(name, f"it has {array.ndim} dimensions, not one")
     mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
     values = np.asarray(array)
     if values.dtype.kind in "OUST":
@@ -245,15 +245,11 @@ def _stored(name: str, values: NDArray[Any]) -> tuple[Field, NDArray[Any]]:
             return Field(name, kind), native.view("<i8")
         if count == 1 and unit == "D" and values.dtype.kind == "M":
             return Field(name, "tdD"), _days(name, native)
-    raise _misfit(name, f"there is no Arrow type for NumPy's {values.dtype}")
+    raise misfit(name, f"there is no Arrow type for NumPy's {values.dtype}")
 
 
 def _days(name: str, values: NDArray[Any]) -> NDArray[Any]:
     days = np.where(np.isnat(values), 0, values.view("<i8"))
     if len(days) and (days.min() < -(2**31) or days.max() >= 2**31):
-        raise _misfit(name, "a date is too far from 1970")
+        raise misfit(name, "a date is too far from 1970")
     return days.astype("<i4")
-
-
-def _misfit(name: str, what: str) -> SchemaError:
-    return SchemaError(f"column {name!r}: {what}", where=Where(column=name))

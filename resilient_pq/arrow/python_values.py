@@ -46,7 +46,7 @@ def _plain(name: str, value: Any) -> Any:
         return value
     plain = value.item()
     if isinstance(value, (np.datetime64, np.timedelta64)) and isinstance(plain, int):
-        raise _misfit(name, f"{value!r} is finer than Python's times: pass a NumPy array instead of a list")
+        raise misfit(name, f"{value!r} is finer than Python's times: pass a NumPy array instead of a list")
     return plain
 
 
@@ -60,7 +60,7 @@ def _inferred(name: str, values: Sequence[Any]) -> Field:
         kinds = {float}
     if len(kinds) > 1:
         words = " and ".join(sorted(kind.__name__ for kind in kinds))
-        raise _misfit(name, f"its values are of several kinds: {words}")
+        raise misfit(name, f"its values are of several kinds: {words}")
     if not kinds:
         return Field(name, "n")
     kind = kinds.pop()
@@ -83,7 +83,7 @@ def _kind(name: str, value: Any) -> type:
         return tuple  # MonthDayNano, pyarrow's or ours
     if isinstance(value, (list, tuple, np.ndarray)):
         return list
-    raise _misfit(name, f"there is no Arrow type for values of type {type(value).__name__}")
+    raise misfit(name, f"there is no Arrow type for values of type {type(value).__name__}")
 
 
 _FORMATS: dict[type, str] = {
@@ -115,12 +115,12 @@ def _decimal_field(name: str, values: Sequence[Decimal]) -> Field:
     for value in values:
         _, digits, exponent = value.as_tuple()
         if not isinstance(exponent, int):
-            raise _misfit(name, f"{value} is no number")
+            raise misfit(name, f"{value} is no number")
         scale = max(scale, -exponent)
         whole = max(whole, len(digits) + exponent)
     precision = max(whole + scale, 1)
     if precision > 76:
-        raise _misfit(name, f"its decimals take {precision} digits, more than 76")
+        raise misfit(name, f"its decimals take {precision} digits, more than 76")
     return Field(name, f"d:{precision},{scale}" if precision <= 38 else f"d:{precision},{scale},256")
 
 
@@ -128,7 +128,7 @@ def _struct_field(name: str, values: Sequence[Mapping[str, Any]]) -> Field:
     keys = dict.fromkeys(key for value in values for key in value)
     for key in keys:
         if not isinstance(key, str):
-            raise _misfit(name, f"the keys of a dict are names of fields, but one is {key!r}")
+            raise misfit(name, f"the keys of a dict are names of fields, but one is {key!r}")
     children = []
     for key in keys:
         below = [_plain(name, value.get(key)) for value in values]
@@ -163,7 +163,7 @@ def _build(name: str, field: Field, values: Sequence[Any]) -> Any:
     valid = None if len(present) == length else np.fromiter((v is not None for v in values), np.bool_, length)
     if field.kind == "n":
         if present:
-            raise _misfit(name, f"it is null, but a value is {present[0]!r}")
+            raise misfit(name, f"it is null, but a value is {present[0]!r}")
         return make_null_array(field, length)
     if field.kind in ("u", "U", "z", "Z"):
         return _build_strings(name, field, values, valid)
@@ -191,11 +191,11 @@ def _floats(name: str, field: Field, values: Sequence[Any]) -> NDArray[Any]:
     out = np.array(values, np.float64)
     for value, stored in zip(values, out.tolist(), strict=True):
         if isinstance(value, int) and int(stored) != value:
-            raise _misfit(name, f"{value} is not exact as a float")
+            raise misfit(name, f"{value} is not exact as a float")
     with np.errstate(over="ignore"):
         narrow = out.astype(dtype)
     if (np.isinf(narrow) & ~np.isinf(out)).any():
-        raise _misfit(name, f"a value is too large for {field}")
+        raise misfit(name, f"a value is too large for {field}")
     return narrow
 
 
@@ -206,7 +206,7 @@ def _integers(name: str, field: Field, values: Sequence[Any]) -> NDArray[Any]:
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     if numbers and (min(numbers) < low or max(numbers) > high):
         index = next(i for i, number in enumerate(numbers) if not low <= number <= high)
-        raise _misfit(name, f"{values[index]!r} does not fit {field}")
+        raise misfit(name, f"{values[index]!r} does not fit {field}")
     return np.array(numbers, dtype)
 
 
@@ -217,7 +217,7 @@ def _integer(name: str, field: Field, value: Any) -> int:
 
 def _date(name: str, field: Field, value: Any) -> int:
     if isinstance(value, dt.datetime):
-        raise _misfit(name, f"it is {field}, but {value!r} has a time of day")
+        raise misfit(name, f"it is {field}, but {value!r} has a time of day")
     _require(name, field, (value,), dt.date)
     days: int = value.toordinal() - _EPOCH_DAY
     return days if field.kind == "tdD" else days * 86_400_000
@@ -227,7 +227,7 @@ def _timestamp(name: str, field: Field, value: Any) -> int:
     _require(name, field, (value,), dt.datetime)
     if (value.tzinfo is None) == bool(field.parameter):
         has = "has no" if value.tzinfo is None else "has a"
-        raise _misfit(name, f"it is {field}, but {value!r} {has} time zone")
+        raise misfit(name, f"it is {field}, but {value!r} {has} time zone")
     since = value - (_EPOCH_UTC if field.parameter else _EPOCH)
     return _in_unit(name, field, since // _MICROSECOND * 1000 + _nanoseconds(value), value)
 
@@ -235,7 +235,7 @@ def _timestamp(name: str, field: Field, value: Any) -> int:
 def _time(name: str, field: Field, value: Any) -> int:
     _require(name, field, (value,), dt.time)
     if value.tzinfo is not None:
-        raise _misfit(name, f"it is {field}, but {value!r} has a time zone")
+        raise misfit(name, f"it is {field}, but {value!r} has a time zone")
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     return _in_unit(name, field, (seconds * 10**6 + value.microsecond) * 1000, value)
 
@@ -255,7 +255,7 @@ def _nanoseconds(value: dt.datetime | dt.timedelta) -> int:
 def _in_unit(name: str, field: Field, nanoseconds: int, value: Any) -> int:
     number, rest = divmod(nanoseconds * PER_SECOND[field.unit], 10**9)
     if rest:
-        raise _misfit(name, f"{value!r} is not whole in the unit of {field}")
+        raise misfit(name, f"{value!r} is not whole in the unit of {field}")
     return number
 
 
@@ -274,12 +274,12 @@ def _build_strings(name: str, field: Field, values: Sequence[Any], valid: Valid 
     try:
         encoded = [b"" if v is None else v.encode() if isinstance(v, str) else bytes(v) for v in values]
     except UnicodeEncodeError as error:
-        raise _misfit(name, f"{error.object!r} is no text: {error.reason}") from None
+        raise misfit(name, f"{error.object!r} is no text: {error.reason}") from None
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(value) for value in encoded], out=offsets[1:])
     if field.kind in ("u", "z"):
         if offsets[-1] > 2**31 - 1:
-            raise _misfit(name, "its values take more than 2 GiB in one batch: write fewer rows at a time")
+            raise misfit(name, "its values take more than 2 GiB in one batch: write fewer rows at a time")
         offsets = offsets.astype(np.int32)
     return make_array(field, len(values), [offsets, np.frombuffer(b"".join(encoded), np.uint8)], valid)
 
@@ -289,7 +289,7 @@ def _intervals(name: str, field: Field, values: Sequence[Any]) -> NDArray[np.uin
     for value in values:
         interval = interval_of((0, 0, 0) if value is None else value)
         if interval is None:
-            raise _misfit(name, f"it is {field}, but a value is {value!r}")
+            raise misfit(name, f"it is {field}, but a value is {value!r}")
         rows += interval
     return np.frombuffer(rows, np.uint8)
 
@@ -303,7 +303,7 @@ def _build_rows(name: str, field: Field, values: Sequence[Any], valid: Valid | N
         _require(name, field, [v for v in values if v is not None], bytes, bytearray, memoryview)
         for value in values:
             if value is not None and len(value) != field.width:
-                raise _misfit(name, f"it is {field}, but a value has {len(value)} bytes")
+                raise misfit(name, f"it is {field}, but a value has {len(value)} bytes")
             rows += bytes(field.width) if value is None else bytes(value)
     else:
         _require(name, field, [v for v in values if v is not None], Decimal, int)
@@ -317,7 +317,7 @@ def _build_rows(name: str, field: Field, values: Sequence[Any], valid: Valid | N
 def _unscaled(name: str, field: Field, value: Decimal, precision: int, scale: int) -> int:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise _misfit(name, f"{value} is no number")
+        raise misfit(name, f"{value} is no number")
     if not any(digits):
         return 0
     power = exponent + scale
@@ -328,7 +328,7 @@ def _unscaled(name: str, field: Field, value: Decimal, precision: int, scale: in
         whole, rest = (unscaled * shift, 0) if power >= 0 else divmod(unscaled, shift)
         if not rest:
             return -whole if sign else whole
-    raise _misfit(name, f"{value} does not fit {field}")
+    raise misfit(name, f"{value} does not fit {field}")
 
 
 def _build_nested(name: str, field: Field, values: Sequence[Any], valid: Valid | None) -> Any:
@@ -359,7 +359,7 @@ def _build_children(name: str, field: Field, values: Sequence[Any], present: Seq
     known = {child.name for child in field.children}
     unknown = next((key for value in present for key in value if key not in known), None)
     if unknown is not None:
-        raise _misfit(name, f"it has no field {unknown!r}")
+        raise misfit(name, f"it has no field {unknown!r}")
     children = []
     for child in field.children:
         below = [None if value is None else member(value, child) for value in values]
@@ -370,14 +370,14 @@ def _build_children(name: str, field: Field, values: Sequence[Any], present: Seq
 def _fixed_size_slots(name: str, field: Field, values: Sequence[Any]) -> list[Any]:
     """The elements of lists of one size; those of a null are nulls."""
     if any(value is not None and len(value) != field.width for value in values):
-        raise _misfit(name, f"it is {field}, but a list has another length")
+        raise misfit(name, f"it is {field}, but a list has another length")
     blank = [None] * field.width
     return _flattened(blank if value is None else value for value in values)
 
 
 def _entry(name: str, field: Field, pair: Any) -> dict[str, Any]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise _misfit(name, f"an entry of a map is a pair of key and value, not {pair!r}")
+        raise misfit(name, f"an entry of a map is a pair of key and value, not {pair!r}")
     return {child.name: value for child, value in zip(field.children, pair, strict=True)}
 
 
@@ -385,8 +385,9 @@ def _require(name: str, field: Field, values: Iterable[Any], *kinds: type) -> No
     """Refuse values of other kinds; a bool is no int here."""
     for value in values:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise _misfit(name, f"it is {field}, but a value is {value!r}")
+            raise misfit(name, f"it is {field}, but a value is {value!r}")
 
 
-def _misfit(name: str, what: str) -> SchemaError:
+def misfit(name: str, what: str) -> SchemaError:
+    """The error of a column that does not fit."""
     return SchemaError(f"column {name!r}: {what}", where=Where(column=name))

@@ -80,7 +80,12 @@ def _doubted(left: SalvagedChunk, keep_unplaced: bool) -> SalvagedChunk:
     """A chunk with all of its pages lost, or marked as unplaced."""
     if keep_unplaced:
         return replace(left, pages=tuple(replace(fate, unplaced=fate.page is not None) for fate in left.pages))
-    fates = (fate if fate.page is None else fate.lost(_DISPLACED) for fate in left.pages)
+    return without_pages(left, _DISPLACED)
+
+
+def without_pages(left: SalvagedChunk, reason: str) -> SalvagedChunk:
+    """A chunk with all of its pages lost."""
+    fates = (fate if fate.page is None else fate.lost(reason) for fate in left.pages)
     return replace(left, pages=tuple(fates), runs=())
 
 

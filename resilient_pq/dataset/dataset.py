@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import nanoarrow
@@ -14,7 +13,6 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.dataset.agreement import common_schema, with_common_types
 from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Narrowed
 from resilient_pq.dataset.rows_of_files import FileQuery, rows_of_files
@@ -121,7 +119,7 @@ class Dataset:
                 rows = await anext(arriving, None)
                 if rows is None:
                     break
-                self._tell(rows.lost)
+                self._how.tell(rows.lost)
                 chunks.append(rows.arrays)
                 num_rows += rows.num_rows
         num_arrays = sum(map(len, chunks))
@@ -161,7 +159,7 @@ class Dataset:
         """
         check_batch_rows(batch_rows)
         field, arriving = self._rows(columns, filters, limit, strings)
-        return Batches.of(lambda: field, arriving, batch_rows, self._tell, limit=limit)
+        return Batches.of(lambda: field, arriving, batch_rows, self._how.tell, limit=limit)
 
     def records(
         self,
@@ -217,11 +215,6 @@ class Dataset:
         rows = rows_of_files(queries(), self._how)
         return field if together is None else together.field, rows
 
-    def _tell(self, lost: Sequence[LostRegion]) -> None:
-        if self._how.on_lost is not None:
-            for region in lost:
-                self._how.on_lost(region)
-
     async def close(self) -> None:
         """Let go of all files, and of the connections of their stores."""
         for file in self.files:
@@ -232,9 +225,7 @@ class Dataset:
         """The files themselves."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the files."""
         await self.close()
 

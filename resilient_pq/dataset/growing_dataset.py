@@ -46,7 +46,7 @@ class GrowingDataset(Dataset):
         field, _ = self._rows(columns, filters, limit, strings)
         names = [child.name for child in self._field.children] if columns is None else columns
         query = ReadQuery(names, None, filters, None, strings)
-        return Batches.of(lambda: field, self._follow(query), batch_rows, self._tell, limit=limit)
+        return Batches.of(lambda: field, self._follow(query), batch_rows, self._how.tell, limit=limit)
 
     async def _follow(self, query: ReadQuery) -> AsyncGenerator[RowGroupArrays, None]:
         """The rows of all row groups, each once: files by their names, as they are found to have more."""

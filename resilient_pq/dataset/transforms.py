@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from resilient_pq.tables.partition_key import UNITS, PartitionKey
 #: The dates that readers understand as text are those of four digits of a year.
 FIRST_DAY, LAST_DAY = np.datetime64("0001-01-01", "D"), np.datetime64("9999-12-31", "D")
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
-_NO_NUMBERS: Final = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 
 
 def check_transform(node: Primitive, key: PartitionKey) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import nanoarrow
@@ -44,7 +43,6 @@ from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, che
 from resilient_pq.units import MiB
 
 if TYPE_CHECKING:
-    from resilient_pq.damage.lost_region import LostRegion
     from resilient_pq.reader.healing import HealedChunk
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
@@ -197,7 +195,7 @@ class File(IndexedFile):
         """
         with located(Where(key=self.url)):
             request, groups = await self.rows_of(ReadQuery(columns, row_groups, filters, limit, strings))
-            self._report([region for group in groups for region in group.lost])
+            self._how.tell([region for group in groups for region in group.lost])
             chunks = [group.arrays for group in groups]
             num_arrays = len(chunks) * len(request.field.children)
             table = await off_loop(num_arrays, Table, request.field, chunks, sum([group.num_rows for group in groups]))
@@ -260,7 +258,7 @@ class File(IndexedFile):
         with located(Where(key=self.url)):
             query = ReadQuery(columns, row_groups, filters, limit, strings)
         field, arriving = self._arriving(query)
-        return Batches.of(field, arriving, batch_rows, self._report, limit=limit)
+        return Batches.of(field, arriving, batch_rows, self._how.tell, limit=limit)
 
     def _arriving(self, query: ReadQuery) -> tuple[Callable[[], Field], Arriving]:
         """A function that gives the struct of the rows, and the rows of each row group, read ahead."""
@@ -356,11 +354,6 @@ class File(IndexedFile):
             plan = await self._narrowed(plan, limit, fetch_indexes=fetch_indexes)
             return await off_loop(num_chunks, PlannedRead.of, plan, self.objects.options, self._tail)
 
-    def _report(self, lost: Sequence[LostRegion]) -> None:
-        if self._how.on_lost is not None:
-            for region in lost:
-                self._how.on_lost(region)
-
     def _request(self, query: ReadQuery) -> ReadRequest:
         plan = plan_read(self.contents, query.columns, query.row_groups, query.filters)
         return ReadRequest.of(self.contents, plan, query.strings, self._fields)
@@ -392,8 +385,6 @@ class File(IndexedFile):
         """The file itself."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the file."""
         await self.close()

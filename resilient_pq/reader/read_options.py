@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -171,6 +171,12 @@ class ReadSettings:
         if aad_prefix is not None and (keys is None or not isinstance(aad_prefix, bytes)):
             raise OptionError("aad_prefix is bytes, and goes with keys")
         return cls(verify, policy, on_lost, chosen, bool(heal), on_healed, keys, aad_prefix, require_complete)
+
+    def tell(self, lost: Sequence[LostRegion]) -> None:
+        """Tell of regions that were lost, where it is asked for."""
+        if self.on_lost is not None:
+            for region in lost:
+                self.on_lost(region)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from resilient_pq.recovery.encrypted.with_keys import (
     with_damaged_indexes,
 )
 from resilient_pq.recovery.encrypted.without_keys import check_ciphertext
-from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.evidence_search import reconstruct, reconstruct_if_sound
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
@@ -186,15 +186,9 @@ async def check_if_sound(url: Location) -> Report | None:
     """The report of `check` where nothing is wrong with an object, found with little effort where something is."""
     async with await open_source(url, None) as source:
         with located(Where(key=source.url)):
-            try:
-                reconstruction = await reconstruct(source, only_footer=True)
-            except KeyMissingError:
-                return None  # the rest of an encrypted file has to be read
-            contents = reconstruction.contents
-            if not reconstruction.footer_whole or contents is None or contents.data_files:
-                return None
-            report = await _check(reconstruction, None)
-            return report if report.outcome is Outcome.SOUND else None
+            reconstruction = await reconstruct_if_sound(source)
+            report = None if reconstruction is None else await _check(reconstruction, None)
+            return report if report is not None and report.outcome is Outcome.SOUND else None
 
 
 async def _check(reconstruction: Reconstruction, progress: Progress | None) -> Report:

@@ -29,7 +29,7 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.encrypted.with_keys import opened, read_by_records, with_damaged_indexes
 from resilient_pq.recovery.encrypted.without_keys import recover_ciphertext
-from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.evidence_search import reconstruct, reconstruct_if_sound
 from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
@@ -208,12 +208,8 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):
-            try:
-                reconstruction = await reconstruct(source, only_footer=True)
-            except KeyMissingError:
-                return None  # the rest of an encrypted file has to be read
-            contents = reconstruction.contents
-            if not reconstruction.footer_whole or contents is None or contents.data_files:
+            reconstruction = await reconstruct_if_sound(source)
+            if reconstruction is None:
                 return None
             request = _Request(target, policy, True, SalvageOptions(), options.only_damaged, only_sound=True)
             return await _recover(reconstruction, request, None)

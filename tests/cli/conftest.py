@@ -17,6 +17,7 @@ import pytest
 
 from resilient_pq import sync as rpq
 from resilient_pq.cli.main import run
+from resilient_pq.format.file_metadata import ColumnMetaData
 
 NUM_ROWS = 1000
 ROW_GROUP_ROWS = 250
@@ -127,31 +128,30 @@ def sound(tmp_path: Path, sound_bytes: bytes) -> Path:
 @pytest.fixture
 def torn(tmp_path: Path, sound: Path, sound_bytes: bytes) -> Path:
     """The same file, cut within its third row group: 500 rows are whole."""
-    with rpq.open(sound) as file:
-        third = file.metadata.row_groups[2].columns[-1].meta_data
-    assert third is not None
     path = tmp_path / "torn file.parquet"  # a name that a shell needs quotes for
-    path.write_bytes(sound_bytes[: third.data_page_offset + 10])
+    path.write_bytes(sound_bytes[: _chunk(sound, 2, -1).data_page_offset + 10])
     return path
 
 
 @pytest.fixture
 def stub(tmp_path: Path, sound: Path, sound_bytes: bytes) -> Path:
     """The same file, cut within its first row group: only the schema is whole."""
-    with rpq.open(sound) as file:
-        first = file.metadata.row_groups[0].columns[0].meta_data
-    assert first is not None
     path = tmp_path / "stub.parquet"
-    path.write_bytes(sound_bytes[: first.data_page_offset + 10])
+    path.write_bytes(sound_bytes[: _chunk(sound, 0, 0).data_page_offset + 10])
     return path
+
+
+def _chunk(path: Path, row_group: int, column: int) -> ColumnMetaData:
+    with rpq.open(path) as file:
+        chunk = file.metadata.row_groups[row_group].columns[column].meta_data
+    assert chunk is not None
+    return chunk
 
 
 @pytest.fixture
 def flipped(tmp_path: Path, sound: Path, sound_bytes: bytes) -> Path:
     """The same file, a byte of the second row group changed."""
-    with rpq.open(sound) as file:
-        chunk = file.metadata.row_groups[1].columns[0].meta_data
-    assert chunk is not None
+    chunk = _chunk(sound, 1, 0)
     damaged = bytearray(sound_bytes)
     damaged[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 0x10
     path = tmp_path / "flipped.parquet"

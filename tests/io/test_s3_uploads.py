@@ -140,13 +140,13 @@ async def test_bytes_damaged_on_their_way_are_sent_again(seaweedfs_proxy: Any) -
     assert read(s3, key + "-whole") == LAST
 
 
+def another_sum(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+    assert sum_of(LAST).encode() in head
+    return head.replace(sum_of(LAST).encode(), sum_of(FIRST).encode()), body
+
+
 async def test_a_store_that_says_it_has_other_bytes(seaweedfs_proxy: Any) -> None:
     s3, proxy = seaweedfs_proxy
-
-    def another_sum(head: bytes, body: bytes) -> tuple[bytes, bytes]:
-        assert sum_of(LAST).encode() in head
-        return head.replace(sum_of(LAST).encode(), sum_of(FIRST).encode()), body
-
     key = new_key(s3)
     async with store_of(s3) as store:
         upload_id = await store.create_upload(key)
@@ -660,11 +660,6 @@ async def test_a_part_that_is_another_than_was_sent_is_not_published(seaweedfs_p
 async def test_the_checksum_of_a_completed_object_is_compared(seaweedfs_proxy: Any) -> None:
     s3, proxy = seaweedfs_proxy
     key = new_key(s3)
-
-    def another_sum(head: bytes, body: bytes) -> tuple[bytes, bytes]:
-        assert sum_of(LAST).encode() in head
-        return head.replace(sum_of(LAST).encode(), sum_of(FIRST).encode()), body
-
     async with store_of(s3) as store:
         upload_id, parts = await begun(store, key)
         proxy.on("HEAD", edit=another_sum)

@@ -6,6 +6,7 @@ import asyncio
 import io
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -156,24 +157,16 @@ async def paged_store(paged_data: bytes) -> RecordingStore:
 @pytest.fixture
 async def paged_log(paged_store: RecordingStore, paged_data: bytes) -> Callable[[], list[str]]:
     """What that store was asked for since the last call, page by page."""
-    told = Told(paged_data, await pages_of(paged_data))
-
-    def since() -> list[str]:
-        lines = [told(call) for call in paged_store.calls]
-        paged_store.calls.clear()
-        return lines
-
-    return since
+    return partial(_since, paged_store, Told(paged_data, await pages_of(paged_data)))
 
 
 @pytest.fixture
 def log(store: RecordingStore, data: bytes) -> Callable[[], list[str]]:
     """What the store was asked for since the last call, request by request."""
-    told = Told(data)
+    return partial(_since, store, Told(data))
 
-    def since() -> list[str]:
-        lines = [told(call) for call in store.calls]
-        store.calls.clear()
-        return lines
 
-    return since
+def _since(store: RecordingStore, told: Told) -> list[str]:
+    lines = [told(call) for call in store.calls]
+    store.calls.clear()
+    return lines

@@ -193,8 +193,8 @@ async def test_row_groups_that_fill_in_time_stay_whole(where: str, clock: Any, t
         assert len(file.checkpoints) > 7 if where == "upload" else not file.checkpoints
 
 
-async def test_while_a_write_waits_for_its_source(clock: Any, tmp_path: Path) -> None:
-    going_on = threading.Event()
+def waiting_source(going_on: threading.Event) -> pa.RecordBatchReader:
+    """Three rows, and one more when it may go on."""
     schema = pa.schema([("n", pa.int64())])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -202,8 +202,13 @@ async def test_while_a_write_waits_for_its_source(clock: Any, tmp_path: Path) ->
         assert going_on.wait(60)
         yield pa.record_batch({"n": [4]}, schema)
 
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+async def test_while_a_write_waits_for_its_source(clock: Any, tmp_path: Path) -> None:
+    going_on = threading.Event()
     writer = await rpq.create(tmp_path / "f.parquet")
-    writing = asyncio.create_task(writer.write(pa.RecordBatchReader.from_batches(schema, batches())))
+    writing = asyncio.create_task(writer.write(waiting_source(going_on)))
     await clock.until(lambda: writer.num_rows == 3)
     await clock.skip(29)
     await clock.until(lambda: writer.num_rows_stored == 3)
@@ -220,18 +225,12 @@ async def test_what_goes_wrong_while_a_write_waits_ends_it(
     clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     going_on = threading.Event()
-    schema = pa.schema([("n", pa.int64())])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"n": [1, 2, 3]}, schema)
-        assert going_on.wait(60)
-        yield pa.record_batch({"n": [4]}, schema)
 
     async def full(*_: object, **__: object) -> None:
         raise rpq.StoreError("the disk is full")
 
     writer = await rpq.create(tmp_path / "f.parquet")
-    writing = asyncio.create_task(writer.write(pa.RecordBatchReader.from_batches(schema, batches())))
+    writing = asyncio.create_task(writer.write(waiting_source(going_on)))
     await clock.until(lambda: writer.num_rows == 3)
     monkeypatch.setattr(LocalSink, "commit", full)
     await clock.skip(29)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
+from resilient_pq.arrow.buffers import has_dictionaries
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.input.input_stream import InputStream, take_bytes
 from resilient_pq.cli.input.parser_errors import import_pyarrow, parser_errors
@@ -61,7 +62,7 @@ def _nanoarrow_can_read(schema_message: bytes) -> bool:
         field = Field.of(_nanoarrow_stream(io.BytesIO(schema_message)).get_schema())
     except RuntimeError:
         return False
-    return not _has_dictionary(field)
+    return not has_dictionaries(field)
 
 
 def _nanoarrow_stream(stream: Any) -> Any:
@@ -82,7 +83,3 @@ def _schema_message(stream: InputStream, head: bytes, name: str) -> bytes:
     if len(rest) < length:
         raise FormatError("the Arrow IPC stream ends within its schema", where=where)
     return head + rest
-
-
-def _has_dictionary(field: Field) -> bool:
-    return field.dictionary is not None or any(map(_has_dictionary, field.children))

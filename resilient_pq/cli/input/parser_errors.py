@@ -23,7 +23,7 @@ def import_pyarrow(module: str, what: str) -> Any:
 
 
 @contextmanager
-def parser_errors(name: str, hint: str | None = None) -> Iterator[None]:
+def parser_errors(name: str) -> Iterator[None]:
     """Turn errors of pyarrow and nanoarrow into errors of this package."""
     try:
         yield
@@ -32,11 +32,11 @@ def parser_errors(name: str, hint: str | None = None) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise from_os_error(error, "cannot read", name) from error
-        raise _format_error(error, name, hint) from error
+        raise _format_error(error, name) from error
     except (ValueError, RuntimeError, TypeError, KeyError, EOFError) as error:  # as pyarrow, nanoarrow and gzip have
-        raise _format_error(error, name, hint) from error
+        raise _format_error(error, name) from error
 
 
-def _format_error(error: Exception, name: str, hint: str | None) -> FormatError:
+def _format_error(error: Exception, name: str) -> FormatError:
     message = str(error).strip().splitlines()
-    return FormatError(message[0] if message else type(error).__name__, where=Where(key=name), hint=hint)
+    return FormatError(message[0] if message else type(error).__name__, where=Where(key=name))

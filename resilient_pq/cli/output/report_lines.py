@@ -227,18 +227,14 @@ def show_lost_rows(output: Output, lost: Sequence[LostRegion]) -> None:
 
 
 def _cost_words(num_rows: int | None, num_nulled: int) -> str:
-    words = [_rows_words(num_rows)] if num_rows != 0 or not num_nulled else []
+    words = [rows_words(num_rows)] if num_rows != 0 or not num_nulled else []
     if num_nulled:
         words.append(f"{counted(num_nulled, 'value')}, null instead")
     return "; ".join(words)
 
 
-def _rows_words(num_rows: int | None) -> str:
-    return "an unknown number of rows" if num_rows is None else counted(num_rows, "row")
-
-
 def _lost_words(region: LostRegion) -> str:
-    rows = _rows_words(region.num_rows)
+    rows = rows_words(region.num_rows)
     place = _without_key(region.where)
     where = f"{place}, bytes" if place else "bytes"
     nulled = f", {counted(region.num_nulled, 'value')}" if region.num_nulled else ""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import NotParquetError, TornFileError, Where
+from resilient_pq.errors import KeyMissingError, NotParquetError, TornFileError, Where
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.carve_strategy import carve_row_groups
@@ -50,6 +50,16 @@ async def reconstruct(
         broken = await off_loop(known.num_chunks, _describe_broken_footer, known)
         known = replace(known, findings=(*broken, *known.findings))
     return known
+
+
+async def reconstruct_if_sound(source: DamagedObject) -> Reconstruction | None:
+    """What the footer at the end tells of a file; None where it is not whole, or more has to be read."""
+    try:
+        known = await reconstruct(source, only_footer=True)
+    except KeyMissingError:
+        return None  # the rest of an encrypted file has to be read
+    contents = known.contents
+    return known if known.footer_whole and contents is not None and not contents.data_files else None
 
 
 def _choose_strategy(known: Reconstruction) -> Strategy | None:

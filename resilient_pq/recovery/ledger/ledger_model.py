@@ -286,14 +286,7 @@ class Ledger:
         }
 
 
-def complete_regions(
-    size: int,
-    regions: Iterable[Region],
-    *,
-    source: int = 0,
-    gaps: ByteUse = ByteUse.DEAD,
-    reason: str | None = None,
-) -> tuple[Region, ...]:
+def complete_regions(size: int, regions: Iterable[Region], *, source: int = 0) -> tuple[Region, ...]:
     """The regions of an input in order, gaps between them filled as "unknown", and neighbours that are alike as one."""
     pieces: list[Region] = []
     end = 0
@@ -305,11 +298,11 @@ def complete_regions(
                 where=Where(offset=region.start),
             )
         if end < region.start:
-            pieces.append(Region(source, end, region.start, gaps, "unknown", reason=reason))
+            pieces.append(Region(source, end, region.start, ByteUse.DEAD, "unknown"))
         pieces.append(region)
         end = region.end
     if end < size:
-        pieces.append(Region(source, end, size, gaps, "unknown", reason=reason))
+        pieces.append(Region(source, end, size, ByteUse.DEAD, "unknown"))
     complete = pieces[:1]
     for piece in pieces[1:]:
         before = complete[-1]

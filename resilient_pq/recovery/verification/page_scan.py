@@ -139,9 +139,13 @@ class PageScanner:
         """What is left of a row group, and the row group with the number of rows that its pages bear out."""
         hints = await self._page_hints(located)
         salvaged = await self._salvage_chunks(located, hints)
-        if not is_doubted(located, salvaged):
-            return located, salvaged
-        return correct_row_count(located, salvaged, await self._salvage_chunks(replace(located, num_rows=None), hints))
+        if is_doubted(located, salvaged):
+            stated, uncounted = located.num_rows, replace(located, num_rows=None)
+            free = salvaged if stated is None else await self._salvage_chunks(uncounted, hints)
+            located, salvaged = correct_row_count(located, salvaged, free)
+            if located.num_rows not in (None, stated):
+                salvaged = await self._salvage_chunks(located, hints)
+        return located, salvaged
 
     async def _salvage_chunks(
         self, located: LocatedRowGroup, hints: Sequence[PageHints | None]
