@@ -25,11 +25,11 @@ from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.sorting import is_sorted
 from resilient_pq.writer import cut_policy
+from resilient_pq.writer.column_options import WrittenColumns
 from resilient_pq.writer.cut_policy import WriteProgress
 from resilient_pq.writer.dictionary_use import DictionaryUse
 from resilient_pq.writer.file_layout import Buffers, FileLayout
 from resilient_pq.writer.write_options import EncoderOptions
-from resilient_pq.writer.written_columns import WrittenColumns
 
 if TYPE_CHECKING:
     from resilient_pq.writer.file_sealing import FileSealing
