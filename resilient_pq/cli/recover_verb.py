@@ -67,8 +67,8 @@ KeepUnplaced = Annotated[
     bool,
     typer.Option(
         "--keep-unplaced",
-        help="Also keep pages whose checksum is right but whose place is not proven. They may belong to another column,"
-        " another row group or an older version of the file.",
+        help="Also keep pages whose place is not proven. They may belong to another column, another row group or an"
+        " older version of the file, or contain bytes that are none of their values.",
     ),
 ]
 FileId = Annotated[

@@ -13,7 +13,9 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page
 from resilient_pq.format.physical_values import LeafData
 
-MISPLACED: Final = "nothing proves its place: pages of this chunk are as they were written, and of something else"
+#: How reasons of losses begin that `keep_unplaced` asks for.
+UNPROVEN_PLACE: Final = "nothing proves its place"
+MISPLACED: Final = f"{UNPROVEN_PLACE}: pages of this chunk are as they were written, and of something else"
 
 
 class RepairSource(StrEnum):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.chunk_salvage import MISPLACED, SalvagedChunk
+from resilient_pq.damage.chunk_salvage import UNPROVEN_PLACE, SalvagedChunk
 from resilient_pq.damage.page_search import Proof, pages_in
 from resilient_pq.errors import FormatError
 from resilient_pq.format.footer import ChunkSums
@@ -21,6 +22,7 @@ from resilient_pq.units import KiB
 
 #: Bytes before and behind an end of a chunk that are searched for a page across it, at least and at most.
 _LEAST, _MOST = 64 * KiB, 2 * KiB * KiB
+_DISPLACED: Final = f"{UNPROVEN_PLACE}: pages of its row group go beyond their chunks, or are of something else"
 #: Reads some bytes of the object in which a chunk lies; fewer where they go beyond its end.
 Read = Callable[[ChunkRead, ByteRange], Awaitable[memoryview | None]]
 
@@ -67,14 +69,23 @@ def is_displaced(chunks: Sequence[SalvagedChunk | None], *, beyond: bool) -> boo
     return beyond or any(left is not None and left.is_misplaced for left in chunks)
 
 
-def without_displaced(chunks: Sequence[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
-    """The chunks, without pages whose place only their own bytes show."""
-    return [left if left is None or _is_proven(left) else _without_pages(left) for left in chunks]
+def without_displaced(
+    chunks: Sequence[SalvagedChunk | None], *, keep_unplaced: bool = False
+) -> list[SalvagedChunk | None]:
+    """The chunks, without pages whose place only their own bytes show; `keep_unplaced` marks these instead."""
+    return [left if left is None or _is_proven(left) else _doubted(left, keep_unplaced) for left in chunks]
 
 
-def _without_pages(left: SalvagedChunk) -> SalvagedChunk:
+def _doubted(left: SalvagedChunk, keep_unplaced: bool) -> SalvagedChunk:
+    """A chunk with all of its pages lost, or marked as unplaced."""
+    if keep_unplaced:
+        return replace(left, pages=tuple(replace(fate, unplaced=fate.page is not None) for fate in left.pages))
+    return without_pages(left, _DISPLACED)
+
+
+def without_pages(left: SalvagedChunk, reason: str) -> SalvagedChunk:
     """A chunk with all of its pages lost."""
-    fates = (fate if fate.page is None else fate.lost(MISPLACED) for fate in left.pages)
+    fates = (fate if fate.page is None else fate.lost(reason) for fate in left.pages)
     return replace(left, pages=tuple(fates), runs=())
 
 

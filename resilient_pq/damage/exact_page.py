@@ -3,8 +3,9 @@
 The CRC32 of a page covers its body alone. A header that no checksum covers is compared with a body that is whole:
 levels and values must be exactly as many as its counts, and take all bytes of the body.
 
-One change is not found: of a count within the padding of the last bit-packed group. The row count of the chunk
-contradicts it, and as it is not known which page it was, all pages are lost.
+One change may not be found: of a count within the padding of the last bit-packed group, which is zeros. The row count
+of the chunk, or of most chunks beside it, contradicts it, and as it is not known which page it was, all pages are lost.
+In the chunk in which a file was cut nothing contradicts it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Final
 
 import numpy as np
 
+from resilient_pq.damage.page_search import pages_in
 from resilient_pq.errors import EncodingError, FormatError
 from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.crypto.page_view import padded
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for, rle
-from resilient_pq.format.file_metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageType, Type
-from resilient_pq.format.pages.page import DataPage, EncodedLevels, Page, open_data_page
+from resilient_pq.format.file_metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageHeader, PageType, Type
+from resilient_pq.format.pages.page import DataPage, EncodedLevels, Page, open_data_page, read_header
 from resilient_pq.format.physical_values import fixed_width, room_for
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf, Primitive
@@ -33,12 +35,7 @@ _DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
 
 def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], quirks: Quirks = NO_QUIRKS) -> None:
     """Refuse a page, whose CRC32 holds, with a header that contradicts its body."""
-    encoded = compact_protocol.encode(page.header)
-    if len(encoded) < len(page.header_bytes):
-        with suppress(FormatError):  # there is no room for the field that fills the place of an encrypted page
-            encoded = padded(encoded, len(page.header_bytes))
-    if encoded != bytes(page.header_bytes):
-        raise FormatError("its header has other bytes than what it says would have")
+    _check_canonical(page.header, page.header_bytes)
     try:
         if page.header.type == PageType.DICTIONARY_PAGE:
             _check_dictionary(page, leaf.node, codec, encodings)
@@ -49,6 +46,25 @@ def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], qu
             raise FormatError("its header says that it is a page of another kind than any that writers make")
     except MemoryError as error:
         raise FormatError("there is not enough memory for as many values as its header says") from error
+
+
+def spans_others(page: memoryview) -> bool:
+    """Whether a page whose body is damaged has a header that no writer makes, or its body ends with other pages."""
+    try:
+        header, end = read_header(page, 0)
+        _check_canonical(header, page[:end])
+        return any(found.end == len(page) for found in pages_in(page, 0, end))
+    except FormatError:
+        return True
+
+
+def _check_canonical(header: PageHeader, stored: memoryview) -> None:
+    encoded = compact_protocol.encode(header)
+    if len(encoded) < len(stored):
+        with suppress(FormatError):  # there is no room for the field that fills the place of an encrypted page
+            encoded = padded(encoded, len(stored))
+    if encoded != bytes(stored):
+        raise FormatError("its header has other bytes than what it says would have")
 
 
 def check_narrow_indices(page: Page, leaf: Leaf, codec: int, quirks: Quirks) -> None:
@@ -113,7 +129,7 @@ def _check_data(page: Page, data: DataPage, leaf: Leaf) -> None:
 
 def _levels_equal(encoded: EncodedLevels, maximum: int, count: int, level: int) -> int:
     """How many of exactly `count` levels are a certain one."""
-    if encoded.encoding is Encoding.RLE and not rle.ends_with(encoded.data, rle.bit_width(maximum), count):
+    if encoded.encoding is Encoding.RLE and not rle.ends_with(encoded.data, rle.bit_width(maximum), count, zeros=True):
         raise EncodingError(f"its levels are not {count:,}")
     levels = np.empty(count, np.uint8)
     encoded.decode(maximum, levels)
@@ -130,12 +146,12 @@ def _take_all(encoding: int, node: Primitive, data: memoryview, count: int) -> b
     width = fixed_width(node)
     if encoding in DICTIONARY_ENCODINGS:
         # Without any values there may be no width before them either.
-        return rle.ends_with(data[1:], data[0], count) if data else not count
+        return rle.ends_with(data[1:], data[0], count, zeros=True) if data else not count
     if encoding == Encoding.RLE:
         packed, rest = rle.take_prefixed(data, "RLE booleans")
-        return not rest and rle.ends_with(packed, 1, count)
+        return not rest and rle.ends_with(packed, 1, count, zeros=True)
     if encoding == Encoding.PLAIN and node.physical_type is Type.BOOLEAN:
-        return len(data) == (count + 7) // 8
+        return len(data) == (count + 7) // 8 and (count % 8 == 0 or not data[-1] >> count % 8)
     if encoding == Encoding.PLAIN and node.physical_type is Type.BYTE_ARRAY:
         if count > len(data):
             return False  # before room is made for as many

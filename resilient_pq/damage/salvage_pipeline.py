@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Final
 
 from resilient_pq.checksum import combine
-from resilient_pq.damage.chunk_salvage import ChunkBytes, PageFate, SalvagedChunk
-from resilient_pq.damage.exact_page import check_exact
+from resilient_pq.damage.chunk_salvage import UNPROVEN_PLACE, ChunkBytes, PageFate, SalvagedChunk
+from resilient_pq.damage.exact_page import check_exact, spans_others
 from resilient_pq.damage.page_finder import PageFinder, Repair
 from resilient_pq.damage.page_hints import PageHints
 from resilient_pq.damage.page_rows import count_rows, number_rows
@@ -31,9 +31,9 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page
 
-_UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
+_UNPROVEN: Final = f"{UNPROVEN_PLACE}: the chunk's checksum does not hold over the page headers that lie there"
 _BEHIND_DAMAGED: Final = "its rows are not known: the header of a page before it is damaged"
-_FOLLOWED: Final = "nothing proves its place: the bytes behind its chunk belong neither to a page nor to a record"
+_FOLLOWED: Final = f"{UNPROVEN_PLACE}: the bytes behind its chunk belong neither to a page nor to a record"
 
 
 def salvage_chunk(
@@ -53,7 +53,7 @@ def salvage_chunk(
     if verify:
         fates = _check_places(chunk, fates, hints, keep_unplaced=keep_unplaced)
         if hints is not None and hints.counted:
-            fates = _check_headers(chunk, fates, complete=hints.complete)
+            fates = _check_headers(chunk, fates, readings[0].data, complete=hints.complete)
     fates = _require_dictionary(count_rows(chunk, fates))
     cut_short = hints is not None and not hints.complete
     if hints is not None and hints.counted and not cut_short:
@@ -99,12 +99,15 @@ def _headers_hold(chunk: ChunkRead, fates: Sequence[PageFate], stored: int) -> b
     return at == chunk.range.end and computed == stored
 
 
-def _check_headers(chunk: ChunkRead, fates: Sequence[PageFate], *, complete: bool) -> list[PageFate]:
+def _check_headers(chunk: ChunkRead, fates: Sequence[PageFate], data: memoryview, *, complete: bool) -> list[PageFate]:
     """The fates, with pages lost whose header contradicts the body: which rows are behind them is not known then."""
     checked: list[PageFate] = []
     damaged = False
     for fate in fates:
+        start, end = (at - chunk.range.start for at in (fate.offset, fate.end))
         found = fate if fate.page is None else _check_header(chunk, fate, fate.page)
+        if fate.page is None and spans_others(data[start:end]):
+            found = replace(fate, num_rows=None)  # its header counts those of other pages, or of none
         if damaged and not complete and found.page is not None:
             found = found.lost(_BEHIND_DAMAGED)
         checked.append(replace(found, first_row=None) if damaged else found)

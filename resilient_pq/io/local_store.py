@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
-from itertools import islice
+from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -323,20 +323,19 @@ class PinnedFile(OpenObject):
             self._check_version()  # afterwards, for it may be written to while it is read
         return data
 
-    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        """The bytes of each range, all in memory that they share."""
+    def read_ranges(self, ranges: Sequence[ByteRange], fill: Callable[..., int] | None = None) -> list[memoryview]:
+        """The bytes of each range, in memory that they share; `fill` gives how many it read into it, if it can."""
         if not ranges or not all(0 <= wanted.start <= wanted.end <= self.pin.size for wanted in ranges):
             return super().read_ranges(ranges)
-        memory = memory_pool.empty((sum([wanted.end - wanted.start for wanted in ranges]),), np.uint8).data
-        whole, filled, found = memory.toreadonly(), 0, []
+        ends = list(accumulate([wanted.size for wanted in ranges]))
+        memory = memory_pool.empty((ends[-1],), np.uint8).data
+        found = [memory[end - wanted.size : end] for end, wanted in zip(ends, ranges, strict=True)]
         with explained("cannot read", self.path):
-            for wanted in ranges:
-                end = filled + wanted.end - wanted.start
-                _fill_exactly(self._file, self.path, wanted.start, memory[filled:end])
-                found.append(whole[filled:end])
-                filled = end
+            if fill is None or fill(self._file.fileno(), ranges, memory) < len(memory):
+                for wanted, into in zip(ranges, found, strict=True):
+                    _fill_exactly(self._file, self.path, wanted.start, into)
             self._check_version()
-        return found
+        return [piece.toreadonly() for piece in found]
 
     def _check_version(self) -> None:
         status = os.fstat(self._file.fileno())

@@ -226,5 +226,6 @@ def chunk_range(metadata: ColumnMetaData, end: int) -> tuple[int, int]:
         starts.append(metadata.dictionary_page_offset)
     start, size = min(starts), metadata.total_compressed_size
     if start < len(footer.MAGIC) or size < 0 or start + size > end:
-        raise FormatError(f"a column chunk is said to lie at {start:,} to {start + size:,}, outside of the data")
+        message = f"a column chunk is said to lie at {start:,} to {start + size:,}, outside of the data"
+        raise FormatError(message, hint="`rpq recover` keeps the rows whose pages are there")
     return start, start + size

@@ -10,7 +10,9 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.format import kernels
 from resilient_pq.io import FetchCounters, ObjectInfo, OpenObject
+from resilient_pq.io.local_store import PinnedFile
 from resilient_pq.reader.arriving_chunks import ChunkTask
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.units import KiB
@@ -157,7 +159,10 @@ class ReadQueue:
             self._changed.notify_all()
 
     def _do(self, unit: ReadUnit, opened: OpenObject) -> None:
-        data = opened.read_ranges(unit.reads)
+        if isinstance(opened, PinnedFile):
+            data = opened.read_ranges(unit.reads, kernels.fill_ranges)
+        else:
+            data = opened.read_ranges(unit.reads)
         self._count(data, useful_bytes=unit.useful_bytes)
         group: list[tuple[ChunkTask | int, list[memoryview]]] = [
             (piece, [data[number][start:end]]) for piece, number, start, end in unit.pieces

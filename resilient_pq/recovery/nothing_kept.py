@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from resilient_pq.damage.chunk_salvage import UNPROVEN_PLACE
 from resilient_pq.errors import NothingToRecoverError, RecoveryError, Where
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
@@ -49,6 +50,8 @@ def nothing_to_recover(
         next=following,
     )
     where, hint = Where(key=source.url), _hint_at_schema(reconstruction)
+    if ledger is not None and any(UNPROVEN_PLACE in (fate.reason or "") for fate in ledger.rows):
+        hint = "keep pages whose place nothing proves, wrong values among them: keep_unplaced=True (--keep-unplaced)"
     if other is not None:
         hint = f"on_damage={other.on_damage!r} (--on-damage {other.on_damage}) keeps {other}"
     return NothingToRecoverError(f"nothing to recover: {reason}", report=report, where=where, hint=hint)

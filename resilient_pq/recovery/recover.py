@@ -90,9 +90,10 @@ async def recover(
         schema_from: Another file of the same columns, of which the footer is read.
         repair_bits: Turn single bits back where that makes the CRC32 of a page hold, and the page decodes, counts and
             statistics agree. Rarely, other damage looks like a single bit: for a page of a MiB once in 512 times.
-        keep_unplaced: Keep pages also where only their own CRC32 holds and nothing proves their place: neither the
-            checksum of the chunk, nor a copy of the header, nor an index. They may be of another column, of another row
-            group or of an older version of the file; the ledger marks them as "unplaced".
+        keep_unplaced: Keep pages also where nothing proves their place: neither the checksum of the chunk, nor a copy
+            of the header, nor an index. They may be of another column, of another row group or of an older version of
+            the file, or contain bytes that are none of their values; the ledger marks them as "unplaced", and the
+            outcome is "partial".
         file_id: 32 hexadecimal digits: which file is meant where records of several were found, as one within a column
             of another; a finding names them. None for the one that the anchor names, else for the outermost.
         verify: Whether also those bytes are read and compared that a store could copy by itself: the beginning of a

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.errors import ResilientPQError
+from resilient_pq.errors import ChecksumError, ResilientPQError
 from resilient_pq.format import kernels
 from resilient_pq.format.kernels import reference
 from resilient_pq.io.memory_store import MemoryStore
@@ -122,10 +122,14 @@ WRITERS = {
     "theirs": {"compression": "snappy", "data_page_size": 900, "write_page_checksum": True},
     "theirs, v2": {"compression": "zstd", "data_page_version": "2.0", "data_page_size": 2000},
     "theirs, plain": {"compression": "none", "use_dictionary": False, "data_page_size": 700},
+    "theirs, plain, snappy": {
+        "compression": "snappy", "use_dictionary": False, "data_page_size": 700, "write_page_checksum": True,
+    },
     "theirs, plain, zstd": {"compression": "zstd", "use_dictionary": False, "data_page_size": 700},
     "theirs, plain, v2": {
         "compression": "lz4", "use_dictionary": False, "data_page_version": "2.0", "data_page_size": 700,
     },
+    "theirs, v2, snappy": {"compression": "snappy", "data_page_version": "2.0", "write_page_checksum": True},
     "theirs, delta": {
         "compression": "gzip", "use_dictionary": False, "column_encoding": {
             name: "DELTA_BINARY_PACKED" if name[0] in "iuft" and name[:2] not in ("f3", "f6", "te", "fi", "i8", "u1")
@@ -187,6 +191,37 @@ def test_damage_is_told_or_passed_over_as_ever(writer: str, verify: bool, rounds
             at = random_bytes.randrange(4, len(data) - 8)
             damaged[at] = random_bytes.choice((0, 1, 0x7F, 0x80, 0xFF, random_bytes.randrange(256)))
         agree(bytes(damaged), verify=verify)
+
+
+def repeated(period: int, size: int) -> bytes:
+    """Bytes that Snappy writes as copies of what lies `period` bytes before them."""
+    return (np.random.default_rng(period).bytes(period) * (size // period + 1))[:size]
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy"])
+def test_pages_of_every_size_are_compared_and_decompressed(codec: str) -> None:
+    """The checksum is told whether all bytes are right, or the last one is not."""
+    schema = pa.schema([pa.field("x", pa.binary(1), nullable=False), pa.field("y", pa.binary(), nullable=False)])
+    out = io.BytesIO()
+    options: dict[str, Any] = {"use_dictionary": False, "compression": codec, "write_page_checksum": True}
+    with pq.ParquetWriter(out, schema, **options) as writer:
+        for rows in range(1, 200):
+            fixed = [bytes([byte]) for byte in np.random.default_rng(rows).bytes(rows)]
+            periodic = [repeated(rows, 8 * rows), *[repeated(rows % 7 + 1, rows)] * (rows - 1)]
+            writer.write_table(pa.table([pa.array(fixed, pa.binary(1)), periodic], schema=schema))
+    data = bytearray(out.getvalue())
+    metadata = pq.ParquetFile(io.BytesIO(data)).metadata
+    with counted() as counts:
+        found = agree(bytes(data))
+    assert found.equals(pq.read_table(io.BytesIO(data)))
+    assert counts == [2 * metadata.num_row_groups, 0]
+    for group in range(metadata.num_row_groups):
+        for column in range(2):
+            chunk = metadata.row_group(group).column(column)
+            data[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    with counted() as counts:
+        assert agree(bytes(data))[0] is ChecksumError
+    assert counts[0] == counts[1] >= 2 * metadata.num_row_groups
 
 
 @pytest.mark.thorough

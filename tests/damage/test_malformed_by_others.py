@@ -18,7 +18,9 @@ from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 TABLE = pa.table({"n": [None if i % 7 == 0 else i for i in range(40)], "s": [[f"v{i}"] * (i % 3) for i in range(40)]})
-LAYOUTS: list[dict[str, Any]] = [{}, {"write_page_checksum": True}, {"data_page_version": "2.0"}]
+#: One page for each chunk, whose bytes are its values.
+PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
+LAYOUTS: list[dict[str, Any]] = [{}, {"write_page_checksum": True}, {"data_page_version": "2.0"}, PLAIN]
 
 
 def written(table: pa.Table = TABLE, **options: Any) -> bytes:
@@ -162,6 +164,49 @@ async def test_a_chunk_that_is_said_to_end_behind_the_file(more: int, outcome_of
     assert pq.read_table(io.BytesIO(outcome.output)).equals(TABLE)
     assert outcome.recovery.kept.rows_lost == 0
     assert check_ledger(outcome.recovery.kept.ledger) == []
+
+
+@pytest.mark.parametrize("more", [30, 10_000, 1 << 40])
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_all_chunks_are_said_to_be_longer(more: int, layout: dict[str, Any], outcome_of: Any) -> None:
+    """The pages are where the footer says, and have the values that it says: only the sizes are wrong."""
+
+    def longer(footer: Any) -> None:
+        for chunk in chunks_of(footer):
+            chunk.total_compressed_size += more
+
+    data = with_footer(written(**layout), longer)
+    if more == 30:
+        assert pq.read_table(io.BytesIO(data)).equals(TABLE)
+    outcome = await outcome_of(data)
+    assert isinstance(outcome.read, rpq.FormatError)
+    assert outcome.check.outcome == rpq.Outcome.DAMAGED
+    assert pq.read_table(io.BytesIO(outcome.output)).equals(TABLE)
+    assert outcome.recovery.kept.rows_lost == 0
+    assert check_ledger(outcome.recovery.kept.ledger) == []
+
+
+@pytest.mark.parametrize("missing", [7, 63])
+async def test_a_page_that_goes_on_in_the_footer(missing: int) -> None:
+    """Bytes are missing in the middle of the only page: who reads as many as it has takes the footer for values."""
+    whole = pa.table({"n": pa.array(range(40), pa.int64())})
+    data = bytearray(written(whole, row_group_size=40, **PLAIN))
+    del data[100 : 100 + missing]
+    wrong = pq.read_table(io.BytesIO(data))
+    assert wrong.num_rows == 40 and not wrong.equals(whole)
+    store = MemoryStore()
+    await store.put("file", bytes(data))
+    with pytest.raises(rpq.NothingToRecoverError) as caught:
+        await rpq.recover((store, "file"), (store, "out"))
+    assert "--keep-unplaced" in (caught.value.hint or "")
+    report = await rpq.recover((store, "file"), (store, "out"), keep_unplaced=True)
+    assert report.outcome == rpq.Outcome.PARTIAL  # that these are the values of the rows is not proven
+    assert report.kept is not None and report.kept.ledger is not None
+    assert any("outside of the data" in finding.message for finding in report.findings)
+    assert [(rows.num_rows, str(rows.confidence)) for rows in report.kept.ledger.rows] == [(40, "unplaced")]
+    assert check_ledger(report.kept.ledger) == []
+    output = bytes((await store.read_tail("out", 1 << 20)).data)
+    assert pq.read_table(io.BytesIO(output)).equals(wrong)
 
 
 # --- leaves that contradict each other ----------------------------------------------------------------

@@ -18,14 +18,17 @@ from typing import Any
 
 import pytest
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
     NotFoundError,
     ObjectChangedError,
+    RangeError,
     StoreError,
     WriterClosedError,
 )
+from resilient_pq.format import kernels
 from resilient_pq.io import ListedObject, LocalStore, SinkOptions, StoredState, names_of
 from resilient_pq.io.partial_file import PartialFile
 
@@ -690,6 +693,29 @@ async def test_an_open_file_that_is_cut_is_noticed(store: LocalStore, path: str)
         os.truncate(path, 5)
         with pytest.raises(ObjectChangedError, match="shorter"):
             file.read(2, 8)
+
+
+@pytest.mark.parametrize("fill", [None, kernels.fill_ranges], ids=["one by one", "at once"])
+async def test_ranges_of_an_open_file_are_read_together(store: LocalStore, path: str, fill: Any) -> None:
+    data = bytes(range(256)) * 400
+    await store.put(path, data)
+    ranges = [ByteRange(*places) for places in ((5, 70_000), (3, 3), (0, 4_000), (len(data) - 1, len(data)))]
+    with store.opener(await store.head(path)) as file:
+        assert list(map(bytes, file.read_ranges(ranges, fill))) == [data[each.start : each.end] for each in ranges]
+        assert file.read_ranges([], fill) == []
+        with pytest.raises(RangeError):
+            file.read_ranges([ByteRange(0, len(data) + 1)], fill)
+        os.truncate(path, 60_000)
+        with pytest.raises(ObjectChangedError, match="shorter"):
+            file.read_ranges(ranges, fill)
+        opened = os.dup(file._file.fileno())
+        os.close(file._file.fileno())
+        try:
+            with pytest.raises(StoreError, match="cannot read"):
+                file.read_ranges(ranges, fill)
+        finally:
+            os.dup2(opened, file._file.fileno())
+            os.close(opened)
 
 
 @pytest.mark.parametrize("positioned", [True, False], ids=["preadv", "seek"])

@@ -84,12 +84,13 @@ def thrift_struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
 
 @dataclass(frozen=True)
 class Record:
-    """A record: its kind, its bytes, what its header counts, and of a chunk record what it names."""
+    """A record: its kind, its bytes, what its header counts, of a chunk record what it names, and its epoch."""
 
     kind: int
     place: range
     num_row_groups: int
     names: tuple[int, int] | None = None
+    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -371,5 +372,5 @@ def records_of(data: bytes) -> Iterator[Record]:
                 and zlib.crc32(payload) == fields[14]
             ):
                 names = struct.unpack_from("<II", payload) if fields[2] == CHUNK else None
-                yield Record(fields[2], place, fields[10], names)
+                yield Record(fields[2], place, fields[10], names, fields[4])
         at = data.find(MAGIC, at + 1)

@@ -346,6 +346,12 @@ def one_paged_file() -> PagedFile:
 
 
 @pytest.fixture(scope="session")
+def snappy_file() -> PagedFile:
+    """Another one: snappy, pages 1.0."""
+    return paged("snappy", "1.0")
+
+
+@pytest.fixture(scope="session")
 def narrow_file() -> dict[str, PagedFile]:
     """Two row groups of four columns, by the version of their pages: small enough to try every bit."""
     table = rows_of(2 * 40).select(["id", "kind", "town", "lists"])

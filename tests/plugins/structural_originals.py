@@ -88,6 +88,12 @@ class Original:
         return named
 
     @cached_property
+    def epoch(self) -> int:
+        """The last epoch that a record says which is left: what was written in earlier ones is older."""
+        places = [(r.epoch, range(r.place.start, r.place.start + 96)) for r in self.file.records()]
+        return max((epoch for epoch, place in places if epoch and self._there(place)), default=0)
+
+    @cached_property
     def named(self) -> set[int]:
         """Row groups of which a whole record tells all pages."""
         records = self.file.records(ROW_GROUP)

@@ -140,6 +140,7 @@ class RowsTrial:
                 place = row[winner.version]
                 group = winner.row_group_of(place)
                 others = [o for o in self.originals if o is not winner and o.same_file_as(winner)]
+                others = [o for o in others if o.epoch >= winner.epoch]
                 naming = [o.version for o in others if group in o.told_by_footers]
                 if group not in winner.named_by_footers and naming and not row.keys() & naming:
                     bad.append(("rows that the footer contradicts", f"row {number} of {winner.version}"))

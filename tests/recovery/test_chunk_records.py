@@ -26,6 +26,7 @@ from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_he
 
 ROWS = 400
 GROUP = 100
+TELLS_ITS_PLACE = 40  # bytes of a record: magic, kind, file id, offset
 
 
 @pytest.fixture(scope="module", params=["1.0", "2.0"], ids=["v1", "v2"])
@@ -177,8 +178,8 @@ def test_cut_at_any_byte_whole_chunks_are_complete_and_pages_are_found(file: Any
         whole = [
             column
             for column, chunk in enumerate(expected)
-            # The record of the next chunk behind it says that it is complete.
-            if place_of(chunk.meta_data).end + CHUNK_RECORD_SIZE <= cut
+            # The record behind it says that it is complete, with the file id and its offset though it be cut.
+            if place_of(chunk.meta_data).end + TELLS_ITS_PLACE <= cut
         ]
         if found.groups:
             group = found.group(3)

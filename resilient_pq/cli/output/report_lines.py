@@ -10,7 +10,7 @@ from resilient_pq.cli.output.wording import counted, in_bytes
 from resilient_pq.errors import Where
 from resilient_pq.recovery.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
 from resilient_pq.recovery.ledger.grid import UNHARMED
-from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState
+from resilient_pq.recovery.ledger.ledger_model import Confidence, Ledger, PageState
 from resilient_pq.recovery.report import Finding, Kept, LostRegion, Outcome, Report, rows_lost, rows_words
 from resilient_pq.shell_commands import in_shell
 
@@ -180,6 +180,8 @@ def _show_ledger(output: Output, ledger: Ledger) -> None:
     output.line("lost", rows_lost_words(ledger))
     if ledger.rows_nulled:
         output.line("nulled", f"{counted(ledger.rows_nulled, 'row')} {nulled_words(ledger)}")
+    if unplaced := sum(fate.num_rows or 0 for fate in ledger.rows if fate.confidence is Confidence.UNPLACED):
+        output.line("unplaced", f"{counted(unplaced, 'row')}: nothing proves that these values belong there")
     for state in (PageState.MENDED, PageState.REBUILT, PageState.REPAIRED):
         pages = sum(page.state is state for page in ledger.pages())
         if pages:

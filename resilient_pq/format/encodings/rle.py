@@ -68,15 +68,16 @@ def check_maximum(levels: Levels, maximum: int) -> None:
         raise EncodingError(f"a level of {levels.max()} stands where the greatest is {maximum}")
 
 
-def ends_with(data: memoryview, bit_width: int, count: int) -> bool:
+def ends_with(data: memoryview, bit_width: int, count: int, *, zeros: bool = False) -> bool:
     """Whether runs of exactly `count` values take all of `data`, as far as their headers tell.
 
-    The last bit-packed run is filled up to whole groups, or cut short behind the last value, as old writers left it.
+    The last bit-packed run is filled up to whole groups, with zeros alone if `zeros` asks for that, or cut short behind
+    the last value, as old writers left it.
     Run by run in Python: it is asked of damaged chunks alone.
     """
     if not bit_width and not data:
         return True  # some writers leave out what would tell nothing
-    position = filled = padded = 0
+    position = filled = padded = whole = 0
     while filled < count and position < len(data):
         header, position = varint(data, position, 32)
         if header < 2:
@@ -86,13 +87,15 @@ def ends_with(data: memoryview, bit_width: int, count: int) -> bool:
             needed = -(-(8 * (header >> 1) - max(filled - count, 0)) * bit_width // 8)
             if position + needed > len(data):
                 return False
-            position = min(position + (header >> 1) * bit_width, len(data))
-            padded = 7
+            whole = position + (header >> 1) * bit_width
+            position, padded = min(whole, len(data)), 7
         else:
             filled += header >> 1
             position += (bit_width + 7) // 8
             padded = 0
-    return position == len(data) and 0 <= filled - count <= padded
+    last = data[len(data) - bit_width :] if zeros and padded and whole == position else b""
+    ends = position == len(data) and 0 <= filled - count <= padded
+    return ends and not int.from_bytes(last, "little") >> (8 - filled + count) * bit_width
 
 
 def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:

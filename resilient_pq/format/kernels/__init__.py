@@ -90,6 +90,9 @@ instances: Any = _compiled("instances")
 alike_elements: Any = _compiled("alike_elements")
 alike_fields: Any = _compiled("alike_fields")
 LeafSchemas: Any = _compiled("LeafSchemas")
+#: Fills memory with ranges of an open file, of its descriptor, and gives how many bytes there were: in one call without
+#: the GIL, as threads that take it for each range mostly wait for one another.
+fill_ranges: Any = _compiled("fill_ranges") if hasattr(os, "preadv") else None
 
 if TYPE_CHECKING:
     from resilient_pq.format.kernels import reference as reference

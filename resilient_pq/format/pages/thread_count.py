@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from typing import Final
 
 from resilient_pq.format.file_metadata import CompressionCodec
@@ -17,8 +17,10 @@ from resilient_pq.format.file_metadata import CompressionCodec
 #: chunks of 8 KB to 1.6 MB. With smaller ones two threads took up to twice the time of one, since each waits for the
 #: other several times a chunk (`scripts/bench/thread_count.py`).
 _PAYS: Final = 2.5
-#: The part of Python's time that a chunk takes which is decoded with many others.
+#: The part of Python's time that a chunk takes which is decoded with many others, and the part where a kernel
+#: decompresses its pages, too.
 _IN_BATCHES: Final = 0.15
+_COMPILED: Final = 0.02
 #: Neighbours are one piece of work up to so many bytes: less is done sooner than handed to a thread.
 _TOGETHER: Final = 256 * 1024
 
@@ -31,17 +33,18 @@ class Cost:
     bytes_per_second: float  # bytes a second of what runs beside Python in any case
     bytes_per_second_of_codec: float  # bytes a second of compressing or decompressing, where that is slow
     quick: frozenset[int]  # the codecs for which it is not
+    compiled: frozenset[int] = frozenset()  # those of which whole batches need no Python but to begin with
 
     def threads_worth(self, chunks: Iterable[tuple[int, int]], in_batches: Iterable[tuple[int, int]] = ()) -> int:
         """How many threads at most should work on chunks, given the bytes of each when decompressed, and its codec.
 
         Those in batches, many to a call of a kernel, take a part of the time of the others.
         """
-        python = beside = 0.0
-        for seconds, (num_bytes, codec) in chain(
-            zip(repeat(self.python_seconds), chunks), zip(repeat(_IN_BATCHES * self.python_seconds), in_batches)
-        ):
-            python += seconds
+        chunks, batched = list(chunks), list(in_batches)
+        pieces: float = len(chunks) + bool(batched and self.compiled)
+        pieces += sum([_COMPILED if codec in self.compiled else _IN_BATCHES for _, codec in batched])
+        python, beside = pieces * self.python_seconds, 0.0
+        for num_bytes, codec in chain(chunks, batched):
             beside += num_bytes / self.bytes_per_second
             if codec not in self.quick:
                 beside += num_bytes / self.bytes_per_second_of_codec
@@ -50,7 +53,13 @@ class Cost:
 
 _QUICK: Final = frozenset((CompressionCodec.UNCOMPRESSED, CompressionCodec.SNAPPY, CompressionCodec.LZ4_RAW))
 #: Reading: to compare, copy and decompress.
-READING: Final = Cost(100e-6, 2.5e9, 0.8e9, _QUICK | {CompressionCodec.LZ4})
+READING: Final = Cost(
+    100e-6,
+    2.5e9,
+    0.8e9,
+    _QUICK | {CompressionCodec.LZ4},
+    frozenset((CompressionCodec.UNCOMPRESSED, CompressionCodec.SNAPPY)),
+)
 #: Writing: to encode and compress.
 WRITING: Final = Cost(125e-6, 1.2e9, 0.3e9, _QUICK)
 

@@ -1,44 +1,47 @@
-"""The rows of a row group whose pages contradict the footer. Pure.
+"""The rows of a row group whose pages contradict the footer, or each other. Pure.
 
 A footer of another writer has no checksum, and a row group may claim billions of rows, for which no memory is left. The
 pages that are there are counted, and the bytes of lost pages limit the rows that they may have held.
+Page headers of which only chunk records are left have no checksum either: there the rows are what most chunks count.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from resilient_pq.damage.chunk_salvage import PageFate, RowRun, SalvagedChunk
+from resilient_pq.damage.displaced_pages import without_pages
 from resilient_pq.damage.exact_page import check_exact
 from resilient_pq.damage.lost_region import Damage, LostRegion
 from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.levels import slice_rows
-from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
+from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
 
 #: Rows that a byte of lost pages may have held: bits that compress to an eighth.
 _ROWS_PER_BYTE: Final = 64
 #: So many rows may be lost with any bytes: pages of runs have few.
 _LEAST: Final = 1 << 20
+_CONTESTED: Final = "another column of its row group has other rows, and nothing tells which of both is right"
 _BEHIND: Final = "it holds rows behind the last of its row group"
 
 Chunks = Sequence[SalvagedChunk | None]
+Counted = tuple[LocatedRowGroup, list[SalvagedChunk | None]]
 
 
 def is_doubted(known: LocatedRowGroup, left: Chunks) -> bool:
     """Whether the pages of a row group contradict the stated number of rows."""
     stated = known.num_rows
     if stated is None:
-        return False
+        return known.method is Method.CHUNK_RECORDS and bool(_whole_counts(known, left))
     return _is_too_many(stated, left) or any(_contradicts(chunk, stated) for chunk in left)
 
 
-def correct_row_count(
-    known: LocatedRowGroup, left: Chunks, free: Chunks
-) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
+def correct_row_count(known: LocatedRowGroup, left: Chunks, free: Chunks) -> Counted:
     """A row group with the number of rows that its pages support, and its salvaged chunks with as many rows.
 
     `left` was salvaged with the stated number of rows, `free` without one. Where all chunks of `free` agree, their
@@ -46,7 +49,8 @@ def correct_row_count(
     dropped.
     """
     stated = known.num_rows
-    assert stated is not None
+    if stated is None or (known.method is Method.CHUNK_RECORDS and not _is_too_many(stated, left)):
+        return _count_by_most(known, left, free)
     counts = [None if chunk is None else _proven_rows(chunk) for chunk in free]
     told = {count for chunk, count in zip(free, counts, strict=True) if chunk is not None}
     agreed = told.pop() if len(told) == 1 else None
@@ -59,6 +63,27 @@ def correct_row_count(
         if chunk is not None and count is not None and count > stated and _contradicts(left[i], stated):
             fitting[i] = _cut_chunk(chunk, stated)
     return known, fitting
+
+
+def _count_by_most(known: LocatedRowGroup, left: Chunks, free: Chunks) -> Counted:
+    """A row group with the rows of most of its whole chunks; without these chunks where they have no majority."""
+    whole, stated = _whole_counts(known, free), known.num_rows
+    counts = Counter([*whole.values(), *([] if stated is None else [stated])])
+    ((num_rows, votes),) = counts.most_common(1)
+    if 2 * votes > counts.total():
+        return replace(known, num_rows=num_rows), list(left)
+    lost = whole if stated is None else ()
+    return known, [chunk and without_pages(chunk, _CONTESTED) if i in lost else chunk for i, chunk in enumerate(left)]
+
+
+def _whole_counts(known: LocatedRowGroup, free: Chunks) -> dict[int, int]:
+    """The rows of the chunks of which all pages are there and decode, by the positions of these chunks."""
+    return {
+        i: sum(fate.num_rows or 0 for fate in chunk.pages)
+        for i, (located, chunk) in enumerate(zip(known.chunks, free, strict=True))
+        if located is not None and located.pages is not None and located.pages.complete
+        if chunk is not None and all(fate.page is not None for fate in chunk.pages)
+    }
 
 
 def find_uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]) -> Iterator[LostRegion]:

@@ -236,8 +236,9 @@ class Ledger:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every row of the file is in the output with all its values."""
-        return all(fate.kept and not fate.nulled for fate in self.rows) and self.rows_lost == 0
+        """Whether every row of the file is in the output with all its values, each proven to belong there."""
+        whole = all(fate.kept and not fate.nulled for fate in self.rows) and self.rows_lost == 0
+        return whole and all(fate.confidence is not Confidence.UNPLACED for fate in self.rows)
 
     @property
     def uncounted(self) -> bool:

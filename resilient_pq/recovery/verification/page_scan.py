@@ -139,9 +139,13 @@ class PageScanner:
         """What is left of a row group, and the row group with the number of rows that its pages bear out."""
         hints = await self._page_hints(located)
         salvaged = await self._salvage_chunks(located, hints)
-        if not is_doubted(located, salvaged):
-            return located, salvaged
-        return correct_row_count(located, salvaged, await self._salvage_chunks(replace(located, num_rows=None), hints))
+        if is_doubted(located, salvaged):
+            stated, uncounted = located.num_rows, replace(located, num_rows=None)
+            free = salvaged if stated is None else await self._salvage_chunks(uncounted, hints)
+            located, salvaged = correct_row_count(located, salvaged, free)
+            if located.num_rows not in (None, stated):
+                salvaged = await self._salvage_chunks(located, hints)
+        return located, salvaged
 
     async def _salvage_chunks(
         self, located: LocatedRowGroup, hints: Sequence[PageHints | None]
@@ -153,14 +157,20 @@ class PageScanner:
         stated = [chunk for chunk in located.chunks if chunk is not None and chunk.pages is None]
         if not stated:
             return salvaged
-        beyond = self._is_broken(stated, salvaged) or await goes_beyond(salvaged, self._read_beside)
-        return without_displaced(salvaged) if is_displaced(salvaged, beyond=beyond) else salvaged
+        beyond = self._is_broken(salvaged) or await goes_beyond(salvaged, self._read_beside)
+        if not is_displaced(salvaged, beyond=beyond):
+            return salvaged
+        return without_displaced(salvaged, keep_unplaced=self._options.keep_unplaced)
 
-    def _is_broken(self, stated: Sequence[LocatedChunk], salvaged: Sequence[SalvagedChunk | None]) -> bool:
-        """Whether bytes may be missing before a chunk that is not whole, so that pages lie in the places of others."""
-        if self._source.is_view and any(chunk is not None and not chunk.is_whole for chunk in salvaged):
+    def _is_broken(self, salvaged: Sequence[SalvagedChunk | None]) -> bool:
+        """Whether bytes may be missing before a chunk that is not whole, so that pages lie in the places of others.
+
+        Where a chunk is said to end behind the data, and its pages do not, its size alone is wrong.
+        """
+        found = [chunk for chunk in salvaged if chunk is not None]
+        if any((self._source.is_view or c.chunk.range.end > self._data_end) and not c.is_whole for c in found):
             return True
-        return any(chunk.read.range.end > self._data_end for chunk in stated)
+        return any(chunk.pages[-1].end > self._data_end for chunk in found if chunk.pages)
 
     async def _read_beside(self, _: ChunkRead, place: ByteRange) -> memoryview:
         return await self._source.read(ByteRange(place.start, min(place.end, self._source.info.size)))
@@ -277,7 +287,7 @@ def _summarize(
         present &= ~contradicting[chunk.read.leaf.ordinal]
     mask = None if present.all() else present
     pages = tuple(replace(fate, page=None) for fate in salvaged.pages)
-    if salvaged.in_place and mask is None and _is_as_written(salvaged):
+    if salvaged.in_place and mask is None and _is_as_written(salvaged) and not any(fate.unplaced for fate in pages):
         checksummed = bool(pages) and all(fate.checksummed for fate in pages)
         return ScannedChunk(chunk, intact=pages, checksummed=checksummed)
     return ScannedChunk(chunk, pages, mask, is_cut=salvaged.is_cut)

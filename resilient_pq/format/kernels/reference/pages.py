@@ -218,7 +218,7 @@ class ChunkBatch:
         self._count = len(parts)
 
     def bodies(self) -> list[PageBody]:
-        """What is to be done before the values are decoded."""
+        """What is left to do before the values are decoded: compiled ones do themselves what they can."""
         return []
 
     def decline(self, chunk: int) -> None:

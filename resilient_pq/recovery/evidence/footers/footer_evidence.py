@@ -109,8 +109,11 @@ def pages_begin(chunks: Sequence[ColumnChunk], shift: int, end: int) -> Generato
 def _is_chunk_start(
     metadata: ColumnMetaData, start: int, end: int, limit: int
 ) -> Generator[ByteRange, memoryview, bool]:
-    """Whether the first page of a chunk begins at `start`, and another behind it unless the chunk ends there."""
-    if start < 0 or end > limit:
+    """Whether the first page of a chunk begins at `start`, and another behind it unless the first has all its values.
+
+    A chunk that is said to end behind `limit` is looked at up to there: its size may be what is wrong.
+    """
+    if not 0 <= start < limit:
         return False
     values, at = 0, start
     for _ in range(2):
@@ -121,7 +124,7 @@ def _is_chunk_start(
         values += count
         if values > metadata.num_values:
             return False
-        if at >= end:
+        if values == metadata.num_values or at >= end:
             return values == metadata.num_values
     return True
 

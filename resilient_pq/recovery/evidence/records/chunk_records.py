@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -70,33 +69,34 @@ def find_row_groups(
     that were moved: pages near them, or near any record of a file with moved parts, count only where they fill a chunk
     to the next record.
     """
-    believed = _drop_stale_epochs(headers)
     places: dict[int, ChunkPlace] = {}
-    for header in believed:
+    for header in headers:
         if header.kind == RecordKind.CHUNK and header.num_row_groups not in known:
             place = yield from _place(header, size)
             if place is not None and place.column < len(schema.leaves):
                 places[header.number] = place
     window = _Window(size)
     found: list[RecordedChunk] = []
-    for i, header in enumerate(believed):
-        following = believed[i + 1] if i + 1 < len(believed) else None
+    for i, header in enumerate(headers):
+        following = headers[i + 1] if i + 1 < len(headers) else None
         if header.num_row_groups not in known:
             end = size if following is None else following.offset
             strange = bisect_left(strangers, header.offset) < bisect_left(strangers, end)
             strange = strange or (moved and following is not None)
             region = _Region(header, following, size, places, window, strange)
             found += yield from region.chunks(len(schema.leaves))
+    groups = _by_row_group(found)
+    return tuple(describe_row_group(ordinal, groups[ordinal], headers, schema, quirks) for ordinal in sorted(groups))
+
+
+def _by_row_group(found: Sequence[RecordedChunk]) -> dict[int, list[RecordedChunk]]:
+    """Chunks by the ordinals of their row groups, which a later writer begins anew: of each those of the last one."""
     groups: dict[int, list[RecordedChunk]] = {}
-    for chunk in found:
-        groups.setdefault(chunk.record.num_row_groups, []).append(chunk)
-    return tuple(describe_row_group(ordinal, groups[ordinal], believed, schema, quirks) for ordinal in sorted(groups))
-
-
-def _drop_stale_epochs(headers: Sequence[RecordHeader]) -> list[RecordHeader]:
-    """Records without those of an earlier writer behind those of a later one, which overwrote the rest of them."""
-    newest = list(accumulate((header.epoch for header in headers), max))
-    return [header for header, epoch in zip(headers, newest, strict=True) if header.epoch == epoch]
+    for chunk in sorted(found, key=lambda chunk: -chunk.record.epoch):
+        group = groups.setdefault(chunk.record.num_row_groups, [])
+        if not group or group[0].record.epoch == chunk.record.epoch:
+            group.append(chunk)
+    return groups
 
 
 def _place(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview, ChunkPlace | None]:
@@ -224,7 +224,8 @@ class _Region:
         at = pages[-1].end if pages else start
         follows = self._missing(record) == 0
         closed = follows and self.following is not None and self.following.previous == record.offset
-        if closed and pages and (at == self.limit or (yield from self._begins_filter(at))):
+        ends = closed and (at == self.limit or (yield from self._begins_filter(at)))
+        if pages and (ends or (yield from self._begins_torn_record(at))):
             return RecordedChunk(record, column, codec, start, at, pages, complete=True)
         # Where a destroyed record may stand in between, what follows may be another column's pages, or pages of rows
         # that nobody can count. One byte, in which no page can be found, says that there is more.
@@ -249,6 +250,12 @@ class _Region:
         except FormatError:
             return not (yield from self._begins_filter(at))
         return False
+
+    def _begins_torn_record(self, at: int) -> Generator[ByteRange, memoryview, bool]:
+        """Whether the file ends within a record that begins at `at`, and says so."""
+        there = yield from self.window.read(at, self.limit, min(HEADER_SIZE, self.limit - at))
+        stated = self.header.file_id + at.to_bytes(8, "little")
+        return self.following is None and there[_OFFSET_AT - FILE_ID_SIZE : _OFFSET_AT + 8] == stated
 
     def _begins_filter(self, at: int) -> Generator[ByteRange, memoryview, bool]:
         """Whether a bloom filter begins at `at`, as between the last chunk of a row group and its record."""

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -28,7 +29,7 @@ from resilient_pq.recovery.evidence.records.moved_marks import (
     read_bytes,
 )
 from resilient_pq.recovery.evidence.records.piece_borders import PieceBorders
-from resilient_pq.recovery.evidence.records.record_scan import outermost_file
+from resilient_pq.recovery.evidence.records.record_scan import drop_overwritten, outermost_file
 from resilient_pq.units import MiB
 
 #: Bytes that are read and looked through at a time.
@@ -50,7 +51,7 @@ def place(
     mine = [(at, header) for at, header in everything if header.file_id == wanted]
     if not mine:
         return ByteRemap(0, ())
-    pieces = _Pieces(size, mine)
+    pieces = _Pieces(size, mine, sorted(drop_overwritten(mine), key=itemgetter(0)))
     if len(pieces.shifts) == 1 and not search_pages:
         return pieces.view([pieces.marks[0], pieces.marks[-1]], [])
     yield from pieces.read_records(_payloads_behind(size))
@@ -85,7 +86,8 @@ class _Pieces:
     """The parts of one file."""
 
     size: int  # Bytes at hand
-    # The record headers of the file, and where they lie, in the order of these places
+    # The record headers of the file, and where they lie, in the order of these places: all, and those to go by
+    found: Sequence[tuple[int, RecordHeader]]
     headers: Sequence[tuple[int, RecordHeader]]
     marks: list[Mark] = field(init=False)  # What they tell, in the order of the file as it was written
     shifts: Counter[int] = field(init=False)  # How many records were moved by each distance
@@ -213,7 +215,7 @@ class _Pieces:
         ]
         if finals and finals[-1].offset >= last.offset:
             return min(finals[-1].end, self.size - last.shift)
-        behind = (at for at, header in self.headers if at >= last.end + last.shift)
+        behind = (at for at, _ in self.found if at >= last.end + last.shift)
         return min(behind, default=self.size) - last.shift
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
@@ -38,6 +39,23 @@ def scan_headers(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
 def in_place(found: Iterable[tuple[int, RecordHeader]]) -> list[RecordHeader]:
     """The headers that lie at the offsets that they state."""
     return [header for offset, header in found if header.offset == offset]
+
+
+def drop_overwritten(found: Iterable[tuple[int, RecordHeader]]) -> list[tuple[int, RecordHeader]]:
+    """Records of one file, by the offsets that they state, without those that a later writer wrote over.
+
+    It does not matter where they lie: a record of a later epoch proves that its writer wrote there and behind.
+    """
+    records = sorted(found, key=lambda one: one[1].offset)
+    first: dict[int, int] = {}
+    for _, header in records:
+        first.setdefault(header.epoch, header.offset)
+    limits: dict[int, float] = {}
+    limit = math.inf
+    for epoch in sorted(first, reverse=True):
+        limits[epoch] = limit
+        limit = min(limit, first[epoch])
+    return [(at, header) for at, header in records if header.end <= limits[header.epoch]]
 
 
 def parity_spans(headers: Iterable[RecordHeader]) -> list[ByteRange]:

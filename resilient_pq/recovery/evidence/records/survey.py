@@ -28,6 +28,7 @@ from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.carve.range_windows import RangeWindow
 from resilient_pq.recovery.evidence.records.record_scan import (
     FileSpan,
+    drop_overwritten,
     file_spans,
     in_place,
     outermost_file,
@@ -83,9 +84,9 @@ class Survey:
 
     @property
     def headers(self) -> list[RecordHeader]:
-        """The record headers of this file that lie in their places, in order."""
-        mine = (header for header in in_place(self.found.items()) if header.file_id == self.file_id)
-        return sorted(mine, key=lambda header: header.offset)
+        """The record headers of this file that lie in their places, in order, if no later writer wrote over them."""
+        mine = [(at, header) for at, header in self.found.items() if header.file_id == self.file_id]
+        return in_place(drop_overwritten(mine))
 
     @property
     def strangers(self) -> list[int]:
@@ -171,6 +172,7 @@ def _header_at(offset: int, result: Survey) -> Generator[ByteRange, memoryview, 
 def _newest(result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
     """The last record header of the file that lies in its place, whether its payload is whole or not."""
     end, window = result.size, _FIRST_WINDOW
+    mine: list[tuple[int, RecordHeader]] = []
     while end > len(MAGIC):
         start = max(end - window, 0)
         # A header that begins before `end` may reach beyond it.
@@ -179,9 +181,10 @@ def _newest(result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | N
         result.found.update(everything)
         found = in_place(everything.items())
         wanted = result.file_id or outermost_file((header.offset, header) for header in found)
-        mine = [header for header in found if header.file_id == wanted and header.offset < end]
-        if mine:
-            return mine[-1]
+        mine = [(at, header) for at, header in (*everything.items(), *mine) if header.file_id == wanted]
+        newest = [header for header in in_place(drop_overwritten(mine)) if header.offset >= start]
+        if newest:
+            return newest[-1]
         end, window = start, min(window * 2, _LARGEST_WINDOW)
     return None
 

@@ -23,6 +23,7 @@ cdef enum:
     OF_BOOLEANS = 0
     OF_BYTE_ARRAYS = 6
     ALIGNMENT = 64
+    FEW_ROWS = 4096  # are decoded sooner than the GIL is given away and taken again
     LANDING = 16  # bytes before the first slot, for levels that are decompressed with the values behind them
     MOST_WIDTH = 1 << 20
 
@@ -78,12 +79,16 @@ cdef class ChunkBatch:
         self.chunks = <BatchChunk*> calloc(self.count + 1, sizeof(BatchChunk))
         if self.chunks == NULL:
             raise MemoryError
-        for i in range(self.count):
+        i = 0
+        while i < self.count:
             try:
-                with nogil:
-                    self.chunks[i].declined = not self.look_at(i)
+                with nogil:  # for all of them, as threads that take the GIL for each mostly wait for one another
+                    while i < self.count:
+                        self.chunks[i].declined = True
+                        i += 1
+                        self.chunks[i - 1].declined = not self.look_at(i - 1)
             except (EncodingError, ThriftError):
-                self.chunks[i].declined = True
+                continue  # with the next: this one stays declined
         self.make_room()
 
     def __dealloc__(self):
@@ -179,8 +184,15 @@ cdef class ChunkBatch:
         """See `reference.ChunkBatch`."""
         cdef list found = []
         cdef Py_ssize_t i
+        with nogil:
+            for i in range(self.count):
+                if not self.chunks[i].declined and opens_pages(self.numbers(i)):
+                    self.chunks[i].declined = not open_pages(
+                        &self.chunks[i], self.numbers(i), self.parts.starts[i], self.arena_memory.at,
+                        self.scratch_memory.at
+                    )
         for i in range(self.count):
-            if not self.chunks[i].declined:
+            if not self.chunks[i].declined and not opens_pages(self.numbers(i)):
                 self.add_bodies(i, found)
         return found
 
@@ -233,11 +245,11 @@ cdef class ChunkBatch:
         cdef Array data
         cdef ArrowStruct made
         cdef bint strings = chunk[CHUNK_TYPE] == OF_BYTE_ARRAYS
-        with nogil:
-            self.fill_chunk(i, &fill)
-            if strings and fill.known != NULL and fill.valid:
-                total = sum_chosen(<int32_t*> fill.known + fill.num_known, fill.num_known + 1,
-                                   <int32_t*> fill.values + 1, n)
+        if n <= FEW_ROWS:
+            total = self.fill_chunk(i, &fill)
+        else:
+            with nogil:
+                total = self.fill_chunk(i, &fill)
         if not fill.valid or total > LARGEST_LENGTH:
             return None
         owner = self.arena
@@ -258,8 +270,8 @@ cdef class ChunkBatch:
         made.array.buffers[2] = fill.data
         return made
 
-    cdef int fill_chunk(self, Py_ssize_t i, ChunkFill* fill) except -1 nogil:
-        """Decodes the pages of a chunk, and puts its flags and booleans into bits."""
+    cdef int64_t fill_chunk(self, Py_ssize_t i, ChunkFill* fill) except -1 nogil:
+        """Decodes the pages of a chunk, and puts flags and booleans into bits; gives the bytes that codes stand for."""
         cdef BatchChunk* of_it = &self.chunks[i]
         cdef const int64_t* page
         cdef const uint8_t* body
@@ -295,7 +307,9 @@ cdef class ChunkBatch:
         if fill.num_present < n:
             memset(fill.levels.present + fill.levels.flagged, 1, n - fill.levels.flagged)
             pack_flags(fill.levels.present, n, self.arena_memory.at + of_it.validity)
-        return 0
+        if fill.chunk[CHUNK_TYPE] != OF_BYTE_ARRAYS or fill.known == NULL or not fill.valid:
+            return 0
+        return sum_chosen(<int32_t*> fill.known + fill.num_known, fill.num_known + 1, <int32_t*> fill.values + 1, n)
 
 
 cdef bint has_width(const int64_t* chunk) noexcept nogil:
@@ -331,29 +345,6 @@ cdef bint is_common(const int64_t* chunk, const int64_t* page, bint has_dictiona
     if encoding == 6:
         return kind == OF_BYTE_ARRAYS
     return encoding == 9 and chunk[CHUNK_WIDTH] > 0
-
-
-cdef Py_ssize_t levels_of_values(int64_t count, uint8_t* out) noexcept nogil:
-    """Writes the levels of a data page v1 without nulls, as most writers do, and returns how many bytes these are."""
-    cdef Py_ssize_t written = write_varint(out + 4, <uint64_t> count << 1)
-    out[4 + written] = 1
-    store32(out, <uint32_t> written + 1)
-    return written + 5
-
-
-cdef bint lands(const int64_t* chunk, const int64_t* page, const uint8_t* part) noexcept nogil:
-    """Whether a page can be decompressed to where its values belong: by its size it has no nulls."""
-    cdef uint8_t levels[LANDING]
-    cdef Py_ssize_t before = 0
-    if page[4] == 2 or page[7] != 0 or chunk[CHUNK_WIDTH] == 0 or page[6] == 0:
-        return False
-    if page[4] == 3:
-        before = page[10]
-        if chunk[CHUNK_OPTIONAL] and not all_at_maximum(part + page[1], before, 1, page[6]):
-            return False
-    elif chunk[CHUNK_OPTIONAL]:
-        before = levels_of_values(page[6], levels)
-    return page[3] == before + page[6] * chunk[CHUNK_WIDTH]
 
 
 cdef inline uint8_t* bytes_of_known(const ChunkFill* fill) noexcept nogil:
