@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq import sync
@@ -55,12 +56,8 @@ def rows() -> pa.Table:
 
 
 async def ours(**options: Any) -> bytes:
-    store = MemoryStore()
-    async with rpq.create(
-        (store, "file"), rows().schema, options=rpq.WriteOptions(page_rows=150, **options.pop("options", {})), **options
-    ) as writer:
-        await writer.write(rows())
-    return bytes((await store.read_tail("file", 1 << 30)).data)
+    chosen = rpq.WriteOptions(page_rows=150, **options.pop("options", {}))
+    return await file_bytes(rows(), rows().schema, options=chosen, **options)
 
 
 def theirs(**options: Any) -> bytes:
