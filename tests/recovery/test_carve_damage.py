@@ -332,7 +332,7 @@ def misplaced(groups: list[list[tuple[ColumnKind, int, list[int]]]], expected_ro
                 at = pages[-1].page.end
             at += 120
     layout = PageLayout(pages, [kind for kind, _, _ in groups[0]], set(), expected_rows, CarveLimits().budget(at))
-    placing = StretchPlacement(layout, stretches, from_start=False)
+    placing = StretchPlacement(layout, stretches, False, {})
     placing.run()
     placed = [placed.span for group in placing.groups for spans in group.spans for placed in spans]
     return len(placed), sum(columns[span.start] != span.leaf for span in placed)

@@ -15,6 +15,7 @@ from resilient_pq.format.schema_tree import Group, Schema
 from resilient_pq.recovery.carve.carve_limits import CarveLimits
 from resilient_pq.recovery.carve.carved_row_groups import RowGroupBuilder, common_codec, data_version
 from resilient_pq.recovery.carve.file_spans import FoundFile
+from resilient_pq.recovery.carve.holes import Hole, examine_hole
 from resilient_pq.recovery.carve.invented_columns import NamedColumn, candidate_kinds, invent_columns
 from resilient_pq.recovery.carve.invented_columns import describe_columns as findings_of
 from resilient_pq.recovery.carve.page_layout import PageLayout, Places
@@ -78,7 +79,7 @@ def carve(
     layout = PageLayout(
         stretches.pages, columns, stretches.borders, expected_rows, budget, places, separated=separated
     )  # fmt: skip
-    placing = StretchPlacement(layout, stretches.ranges, _is_file_start(file, stretches.pages))
+    placing = StretchPlacement(layout, stretches.ranges, _is_file_start(file, stretches.pages), stretches.holes)
     placing.run()
     rebuilding = RowGroupBuilder(schema, stretches.pages, _codecs(placing))
     metadata = FileMetaData(data_version(stretches.pages), schema.to_elements(), 0, [])
@@ -127,6 +128,7 @@ class _Stretches:
     pages: list[ProbedPage]  # Those that may be of a column of the schema
     ranges: list[tuple[int, int]]  # Index of the first page of each stretch, and the one after its last
     borders: set[int]  # Indexes of pages before which something stands that stands between chunks only
+    holes: dict[int, Hole]  # By index of the first page behind it
 
     @property
     def starts(self) -> set[int]:
@@ -140,6 +142,8 @@ def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:
     pages: list[ProbedPage] = []
     starts: list[int] = []
     borders: set[int] = set()
+    holes: dict[int, Hole] = {}
+    largest = max((page.page.end - page.page.offset for page in probed), default=0)
     for page in probed:
         if not page.rows:
             continue
@@ -152,8 +156,10 @@ def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:
                 borders.add(len(pages))
             else:
                 starts.append(len(pages))
+                if end is not None:
+                    holes[len(pages)] = yield from examine_hole(window, end, page.page.offset, largest)
         pages.append(page)
-    return _Stretches(pages, list(pairwise([*starts, len(pages)])), borders)
+    return _Stretches(pages, list(pairwise([*starts, len(pages)])), borders, holes)
 
 
 def is_between_chunks(data: memoryview) -> bool:

@@ -2,16 +2,18 @@
 
 Where a stretch begins within a row group, the types of its pages and their rows must refute every column but one;
 otherwise it is left out, since rows with mixed-up columns are worse than lost rows. The number of missing bytes before
-it decides only which row group it is of: where bytes were deleted, it is wrong by any number of chunks.
+it decides which row group it is of, but only where all of them are still there, overwritten: where bytes may be
+deleted, it begins a row group of its own, as its rows may be others than those before the hole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.recovery.carve.holes import Hole
 from resilient_pq.recovery.carve.page_layout import LaidGroup, PageLayout, Span
 from resilient_pq.recovery.carve.page_probe import ColumnKind
 
@@ -20,8 +22,6 @@ from resilient_pq.recovery.carve.page_probe import ColumnKind
 _NEARLY = 0.3
 #: by this much less than those of any other.
 _CLEARLY = 0.4
-#: No place is taken where they differ by more than this part of a row group.
-_UNLIKELY = 0.6
 #: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
 _MOST_LEADING = 512
 
@@ -67,6 +67,7 @@ class StretchPlacement:
     layout: PageLayout  # The pages
     stretches: Sequence[tuple[int, int]]  # Index of the first page of each stretch, and the one after its last
     from_start: bool  # Whether the first stretch begins where the file's data do
+    holes: Mapping[int, Hole]  # What is before a stretch, by the index of its first page
     groups: list[PlacedGroup] = field(default_factory=list)  # What was found so far
     left_out: list[tuple[int, int]] = field(default_factory=list)  # Stretches, or ends of them, that were put nowhere
     # The pages that were not looked at, since that would have cost too much; None where all were
@@ -200,7 +201,7 @@ class StretchPlacement:
         if chosen is None:
             return start
         place, chunk = chosen
-        self._follows = self._follows and self._explains_gap(start, place, chunk)
+        self._follows = self._follows and self._is_counted(start) and self._explains_gap(start, place, chunk)
         self._chunk = chunk
         if place.group is None:
             assert place.lead is not None
@@ -283,15 +284,42 @@ class StretchPlacement:
         if len(places) != 1 or (places[0].group is not None and not places[0].group.counted):
             return None
         place = places[0]
+        if not self._is_counted(start):
+            return place, self._apart(place)
         rated = sorted((self._badness(start, place, chunk), chunk) for chunk in self._chunks(start, place))
         best, chunk = rated[0]
         count = len(self.layout.columns)
-        if best > _UNLIKELY * count:
-            return None
-        # A mistake is one of whole row groups, and shows.
-        if len(rated) > 1 and best > _NEARLY * count and rated[1][0] < best + _CLEARLY * count:
-            return None
-        return place, chunk
+        if best > _NEARLY * count and (len(rated) == 1 or rated[1][0] < best + _CLEARLY * count):
+            return place, self._apart(place)
+        return (place, chunk) if self._has_all_rows(start, place, chunk) else (place, self._apart(place))
+
+    def _is_counted(self, start: int) -> bool:
+        """Whether as many bytes lie between what was placed last and a page as were written there."""
+        return all(self.holes[i].is_full_length for i in range(self._last + 1, start + 1) if i in self.holes)
+
+    def _apart(self, place: _Place) -> int:
+        """The number of a place's first chunk in a row group without pages of those before it."""
+        count = len(self.layout.columns)
+        number = self._chunk // count
+        number += number < len(self.groups) and any(self.groups[number].spans)
+        return count * number + (place.leaf if place.lead is None else place.lead.leaf)
+
+    def _has_all_rows(self, start: int, place: _Place, chunk: int) -> bool:
+        """Whether the damaged pages before a place in the same row group have just the rows that are missing there."""
+        count = len(self.layout.columns)
+        hole, number = self.holes.get(start), self._chunk // count
+        if hole is None or hole.num_values is None or self._last + 1 != start or number != chunk // count:
+            return True
+        known = self.groups[number].num_rows if number < len(self.groups) else None
+        if known is None and place.group is not None and place.group.counted:
+            known = place.group.num_rows
+        seen = self.groups[number].spans[self._chunk % count] if number < len(self.groups) else []
+        nested = any(kind.max_repetition_level for kind in self.layout.columns)
+        if known is None or nested or (seen and (len(seen) > 1 or not seen[0].begins_chunk)):
+            return True
+        missing = known * (chunk - self._chunk) - sum(placed.span.rows for placed in seen)
+        missing += known - place.lead.rows if place.lead is not None else 0
+        return missing == hole.num_values
 
     def _chunks(self, start: int, place: _Place) -> list[int]:
         """The numbers in the file that the first chunk of a place may have."""
