@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import filecmp
 import json
 import os
 import resource
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -28,10 +29,13 @@ from typing import Any, Self
 MiB = 1024 * 1024
 #: Memory that reading a file may take beyond what the process had.
 MEMORY_LIMIT = 1024 * MiB
+#: Bytes of a column whose values are compared at once, each a Python object.
+AT_ONCE = 64 * MiB
 #: Seconds that one reader has for one file.
 TIME_LIMIT = 40.0
 
 #: Files that hold more than `MEMORY_LIMIT`, so that whoever reads them needs more, and `LARGE_TIME_LIMIT`.
+#: Peers fail on them where they have less than some 16 GB: then the file is only read, and compared with nothing.
 LARGE = ("large_string_map.brotli.parquet",)
 LARGE_TIME_LIMIT = 240.0
 
@@ -283,7 +287,7 @@ def _interval_bytes(column: Any) -> Any:
 
 
 def kept_by_us(path: str) -> int:
-    """The rows that a recovery keeps, read again in small batches; 0 where it keeps none."""
+    """The rows that a recovery keeps, read again unless they are a copy; 0 where it keeps none."""
     import resilient_pq as rpq  # noqa: PLC0415
 
     keep_unplaced = path.endswith(tuple(KEPT_AS_UNPLACED))
@@ -295,6 +299,8 @@ def kept_by_us(path: str) -> int:
                 report = await rpq.recover(path, output, keep_unplaced=keep_unplaced)
             except rpq.ResilientPQError:
                 return 0
+            if filecmp.cmp(path, output, shallow=False):
+                return report.num_rows  # a copy of what was read before
             async with rpq.open(output) as file:
                 table = await file.read()
             if (table.num_rows, file.num_rows) != (report.num_rows, report.num_rows):
@@ -389,6 +395,7 @@ def _judged(path: str, left_out: Sequence[str], at_work: Callable[[str], None]) 
         said = _difference(path, table, peer, theirs)
         outcome = Outcome.DIFFERENT if said else Outcome.EQUAL
     rows = 0 if theirs is None else theirs.num_rows
+    del table, theirs  # of a large file there is no room for them beside what a recovery reads
     kept = kept_by_us(path) if rows else 0
     return Verdict(path, outcome, peer, said, measured.seconds, measured.peak, rows, kept)
 
@@ -468,11 +475,19 @@ def first_difference(ours: Any, theirs: Any) -> str:
     for name, one, other in zip(ours.column_names, ours.columns, theirs.columns, strict=True):
         if one.type == other.type and one.equals(other):
             continue
-        pairs = enumerate(zip(plain_values(one), plain_values(other), strict=True))
-        for row, (mine, its) in pairs:
-            if mine != its:
-                return f"{name!r}, row {row}: {str(mine)[:100]} ({one.type}), not {str(its)[:100]} ({other.type})"
+        for start, left, right in _slices(one, other):
+            pairs = enumerate(zip(plain_values(left), plain_values(right), strict=True), start)
+            for row, (mine, its) in pairs:
+                if mine != its:
+                    return f"{name!r}, row {row}: {str(mine)[:100]} ({one.type}), not {str(its)[:100]} ({other.type})"
     return ""
+
+
+def _slices(one: Any, other: Any) -> Iterator[tuple[int, Any, Any]]:
+    """Slices of two columns whose values take little more than `AT_ONCE`, and the first row of each."""
+    rows = max(len(one) * AT_ONCE // max(one.nbytes, other.nbytes, 1), 1)
+    for start in range(0, len(one), rows):
+        yield start, one.slice(start, rows), other.slice(start, rows)
 
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -499,12 +514,12 @@ def plain_values(column: Any) -> list[Any]:
         rows = zip(*fields, strict=True) if fields else [()] * len(array)
         return [row if there else None for row, there in zip(rows, valid, strict=True)]
     if kinds.is_map(kind):
-        pairs = list(zip(plain_values(array.keys), plain_values(array.items), strict=True))
-        return _cut(array, pairs)
+        keys, items = (plain_values(_within(array, child)) for child in (array.keys, array.items))
+        return _cut(array, list(zip(keys, items, strict=True)))
     if kinds.is_fixed_size_list(kind) or kinds.is_list_view(kind) or kinds.is_large_list_view(kind):
         return plain_values(array.cast(pa.large_list(kind.value_type)))
     if kinds.is_list(kind) or kinds.is_large_list(kind):
-        return _cut(array, plain_values(array.values))
+        return _cut(array, plain_values(_within(array, array.values)))
     if kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind):
         return list(array.cast(pa.large_binary()).to_pylist())
     if kinds.is_date(kind):
@@ -519,11 +534,17 @@ def plain_values(column: Any) -> list[Any]:
     return list(values)
 
 
+def _within(array: Any, elements: Any) -> Any:
+    """Those elements that belong to the lists of an array, which may be a slice of another."""
+    start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return elements.slice(start, end - start)
+
+
 def _cut(array: Any, elements: list[Any]) -> list[Any]:
-    """The lists of a list or map array."""
+    """The lists of a list or map array, of which these are the elements."""
     offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
     spans = zip(pairwise(offsets), valid, strict=True)
-    return [elements[start:end] if there else None for (start, end), there in spans]
+    return [elements[start - offsets[0] : end - offsets[0]] if there else None for (start, end), there in spans]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -17,19 +17,28 @@ _DETAIL = "Detail: Python exception: "
 _VALUE_BYTES: Final = 16
 
 
-@contextmanager
-def taking(what: str, maker: object, failure: type[ResilientPQError] = SchemaError) -> Iterator[None]:
+class taking:  # noqa: N801 (a context manager, used as a function is)
     """Take `what` from an object of another library; whatever it raises but a lack of memory becomes a `failure`."""
-    try:
-        yield
-    except ResilientPQError:
-        raise
-    except MemoryError as error:
-        raise OutOfMemoryError(str(error)) from error
-    except Exception as error:  # any library may be behind the interface, and any code behind the library
-        name = f"{type(maker).__module__.partition('.')[0]}.{type(maker).__qualname__}"
-        raise failure(
-            f"{what} cannot be taken from an object of type {name}: {_said(error)}",
+
+    __slots__ = ("_failure", "_maker", "_what")
+
+    def __init__(self, what: str, maker: object, failure: type[ResilientPQError] = SchemaError) -> None:
+        self._what, self._maker, self._failure = what, maker, failure
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, ResilientPQError):
+            return
+        if isinstance(error, MemoryError):
+            raise OutOfMemoryError(str(error)) from error
+        # Any library may be behind the interface, and any code behind the library.
+        name = f"{type(self._maker).__module__.partition('.')[0]}.{type(self._maker).__qualname__}"
+        raise self._failure(
+            f"{self._what} cannot be taken from an object of type {name}: {_said(error)}",
             hint="what was raised there is the cause of this error (__cause__)",
         ) from error
 

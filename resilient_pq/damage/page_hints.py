@@ -43,6 +43,7 @@ class PageHints:
     complete: bool  # Whether these are all pages of the chunk; otherwise others may lie between and behind them
     summed: bool = False  # Whether there is a copy of the header of each of them, with the CRC32 of its body
     begins: bool = True  # Whether the first of them is the first of the chunk; otherwise others may have been before it
+    ends: bool = True  # Whether nothing of the chunk is behind the last of them; otherwise others may have been there
     unproven: bool = False  # Whether nothing proves that the pages at these places are of the chunk
     counted: bool = False  # Whether rows are counted by the headers of the pages themselves, which nothing vouches for
 

@@ -78,10 +78,13 @@ def _num_rows(chunk: ChunkRead, page: Page) -> int:
     return int(np.count_nonzero(levels == 0))
 
 
-def number_rows(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool, begins: bool) -> list[PageFate]:
+def number_rows(
+    fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool, begins: bool, ends: bool
+) -> list[PageFate]:
     """The fates with the row that each page begins with, counted from the front, from the end, or by an index."""
     # Where pages may be missing after the last one (`cut_short`), fewer rows are no contradiction; where they may be
-    # missing before the first one (not `begins`), nothing is counted from the front.
+    # missing before the first one (not `begins`), nothing is counted from the front, and nothing from the end where the
+    # chunk may go on behind them (not `ends`).
     numbered = _compare_with_index(fates, None if cut_short else num_rows)
     if num_rows is not None:
         reason = _row_count_contradiction(numbered, num_rows, cut_short=cut_short)
@@ -93,7 +96,7 @@ def number_rows(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: b
             numbered = [replace(fate, num_rows=None) if _is_lost_data(fate) else fate for fate in numbered]
     _number_forwards(numbered, 0 if begins else None)
     if num_rows is not None:
-        _number_backwards(numbered, num_rows)
+        _number_backwards(numbered, num_rows, ends=ends)
     return numbered
 
 
@@ -136,8 +139,10 @@ def _number_forwards(fates: list[PageFate], row: int | None) -> None:
         row = None if row is None or fate.num_rows is None else row + fate.num_rows
 
 
-def _number_backwards(fates: list[PageFate], num_rows: int) -> None:
-    """Number the rows of pages from the end, as far as there are rows for them."""
+def _number_backwards(fates: list[PageFate], num_rows: int, *, ends: bool) -> None:
+    """Number the rows of pages from the end, as far as there are rows for them, if nothing is missing there."""
+    if not ends and sum(fate.num_rows or 0 for fate in fates) != num_rows:
+        return
     row: int | None = num_rows
     for i in range(len(fates) - 1, -1, -1):
         fate = fates[i]

@@ -58,7 +58,8 @@ def salvage_chunk(
     cut_short = hints is not None and not hints.complete
     if hints is not None and hints.counted and not cut_short:
         fates = _without_contradicted_rows(fates, num_rows)
-    fates = number_rows(fates, num_rows, cut_short=cut_short, begins=hints is None or hints.begins)
+    known = hints or PageHints((), complete=True)
+    fates = number_rows(fates, num_rows, cut_short=cut_short, begins=known.begins, ends=known.ends)
     aligned = _is_row_aligned(chunk, fates, hints)
     runs = PageRuns(
         chunk, fates, agrees, row_aligned=aligned, bounded=not cut_short, keep_unplaced=keep_unplaced and verify

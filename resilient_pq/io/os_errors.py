@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -20,15 +19,22 @@ _FULL = frozenset(
 )
 
 
-@contextmanager
-def explained(doing: str, path: str, *, hint: str | None = None) -> Iterator[None]:
+class explained:  # noqa: N801 (a context manager, used as a function is)
     """Raise whatever the operating system refuses within the block as an error of ours; see `from_os_error`."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        raise from_os_error(error, doing, path, hint=hint) from error
+
+    __slots__ = ("_doing", "_hint", "_path")
+
+    def __init__(self, doing: str, path: str, *, hint: str | None = None) -> None:
+        self._doing, self._path, self._hint = doing, path, hint
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError) and not isinstance(error, StoreError):
+            raise from_os_error(error, self._doing, self._path, hint=self._hint) from error
 
 
 def from_os_error(error: OSError, doing: str, path: str, *, hint: str | None = None) -> StoreError:

@@ -1,18 +1,24 @@
-"""Settings that name columns, as a caller may write them, checked against the schema. Pure."""
+"""Settings that name columns, checked against the schema, and what is worked out of them for its files. Pure."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resilient_pq.errors import SchemaError
+from resilient_pq.format import kernels
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.indexes.statistics import Order, order_of
+from resilient_pq.format.pages.chunk_options import ChunkOptions
+from resilient_pq.format.pages.flat_chunk import flat_writer
 from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.writer.option_checks import check_key_values
+
+if TYPE_CHECKING:
+    from resilient_pq.writer.write_options import EncoderOptions
 
 _DIRECTIONS = {"ascending": False, "descending": True}
 _NULLS = {"at_start": True, "at_end": False}
@@ -121,3 +127,32 @@ def _sorting_column(schema: Schema, entry: Any) -> SortingColumn:
                 f"sorting_columns: {entry!r} is no column of a sort order",
                 hint='a name, ("name", "descending"), ("name", "ascending", "at_start") or a SortingColumn',
             )
+
+
+class WrittenColumns(NamedTuple):
+    """How columns are written: worked out once for the files that have one schema and were given the same options."""
+
+    options: EncoderOptions
+    chunks: list[ChunkOptions]
+    keep_dictionaries: list[bool]  # whether all chunks of a column have one or none
+    sorting: list[tuple[Leaf, SortingColumn]]
+    flat: Any  # the compiled writer of chunks of few rows, where there is one
+
+    @classmethod
+    def of(cls, schema: Schema, options: EncoderOptions) -> WrittenColumns:
+        """As the file before, where it had the same schema and options."""
+        key = "encoder", kernels.FlatWriter
+        known: WrittenColumns | None = schema.made.get(key)
+        if known is not None and known.options is options:
+            return known
+        chunks = options.chunk_options(schema)
+        keep = [
+            leaf.is_flat_text and chunk.keeps_dictionaries for leaf, chunk in zip(schema.leaves, chunks, strict=True)
+        ]
+        order = options.write.sorting_columns
+        sorting = [] if order is None else sorting_columns(schema, order)
+        flat = None if sorting or options.encryption is not None else flat_writer(schema, chunks)
+        found = cls(options, chunks, keep, sorting, flat)
+        if options.encryption is None:  # keys are not kept longer than their file
+            schema.made[key] = found
+        return found

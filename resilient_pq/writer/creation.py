@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Any, Final, Literal, Unpack
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import OptionError
@@ -28,6 +28,9 @@ from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
 Location = str | os.PathLike[str] | tuple[WriteStore, str]
 #: Begins or takes over an object: gives the sink of its bytes, and what is in place already.
 Beginning = Callable[[WriteStore, str], Awaitable[tuple[ObjectSink, Resumed | None]]]
+
+#: The newest keywords that were checked, and their options: many files are written with the same ones.
+_CHECKED: Final[list[tuple[Mapping[str, Any], EncoderOptions]]] = []
 
 
 @takes_options(CreateKeywords)
@@ -64,8 +67,23 @@ def create(
         StoreError: On entering: the store refuses.
     """
     storage_options = with_retry(storage_options, retry)
-    options = EncoderOptions(**known_options(create, options_given))
+    options = _options_of(known_options(create, options_given))
     return new_file(url, storage_options, schema=schema, options=options, mode=mode)
+
+
+def _options_of(given: CreateKeywords) -> EncoderOptions:
+    """The options of keywords; those of the file before where all are the same objects, and cannot change."""
+    for before, options in _CHECKED:
+        if before.keys() == given.keys() and all(before[name] is value for name, value in given.items()):
+            return options
+    options = EncoderOptions(**given)
+    try:
+        hash(tuple(given.values()))
+    except TypeError:  # a dict, which may be another one by the next file
+        return options
+    if options.encryption is None:  # keys are not kept longer than their file
+        _CHECKED[:] = [(dict(given), options)]
+    return options
 
 
 def new_file(

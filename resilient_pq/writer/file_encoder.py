@@ -19,13 +19,13 @@ from resilient_pq.format.pages import chunk_encoder
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choose, choose
-from resilient_pq.format.pages.flat_chunk import FIRST, KEPT, MOST_ROWS, NONE, flat_writer
+from resilient_pq.format.pages.flat_chunk import FIRST, KEPT, MOST_ROWS, NONE
 from resilient_pq.format.pages.open_chunk import OpenChunk
 from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.sorting import is_sorted
 from resilient_pq.writer import cut_policy
-from resilient_pq.writer.column_options import sorting_columns
+from resilient_pq.writer.column_options import WrittenColumns
 from resilient_pq.writer.cut_policy import WriteProgress
 from resilient_pq.writer.dictionary_use import DictionaryUse
 from resilient_pq.writer.file_layout import Buffers, FileLayout
@@ -85,17 +85,13 @@ class FileEncoder:
         self.layout = layout
         self.num_rows_taken = layout.num_rows
         self._options = options
-        self._chunk_options = options.chunk_options(schema)
+        columns = WrittenColumns.of(schema, options)
+        self._chunk_options, self._sorting, self._flat = columns.chunks, columns.sorting, columns.flat
         known = options.known_choices
         self._dictionaries = [
-            DictionaryUse(stored, None if known is None else known.of(leaf.column_path))
-            if leaf.is_flat_text and chunk.keeps_dictionaries
-            else None
-            for leaf, chunk, stored in zip(schema.leaves, self._chunk_options, layout.stored_dictionaries, strict=True)
+            DictionaryUse(stored, None if known is None else known.of(schema.leaves[at].column_path)) if keep else None
+            for at, (keep, stored) in enumerate(zip(columns.keep_dictionaries, layout.stored_dictionaries, strict=True))
         ]
-        order = options.write.sorting_columns
-        self._sorting = [] if order is None else sorting_columns(schema, order)
-        self._flat = None if self._sorting or layout.sealing is not None else flat_writer(schema, self._chunk_options)
         self._whole: tuple[Batch, int, int] | None = None  # the open row group, while that is rows of one batch
         self._open: list[OpenChunk] = []
         self._open_rows = self._open_bytes = 0

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import content
 from sampled import either
 
 import resilient_pq as rpq
@@ -19,10 +20,6 @@ from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 
 SMALL = {"row_group_rows": 20, "checkpoint_every": 1, "checkpoint_overhead": 9.0}
-
-
-async def stored(store: MemoryStore, key: str) -> bytes:
-    return bytes((await store.read_tail(key, 1 << 30)).data)
 
 
 async def appended(kind: str, rows_of: Any, **options: Any) -> tuple[int, bytes]:
@@ -37,7 +34,7 @@ async def appended(kind: str, rows_of: Any, **options: Any) -> tuple[int, bytes]
     base = (await store.head("a")).size
     async with rpq.append((store, "a"), **SMALL) as writer:
         await writer.write(rows_of(60, 120))
-    return base, await stored(store, "a")
+    return base, await content(store, "a")
 
 
 async def recovered(data: bytes) -> tuple[rpq.Report | None, pa.Table]:
@@ -49,7 +46,7 @@ async def recovered(data: bytes) -> tuple[rpq.Report | None, pa.Table]:
         return None, None
     check = await rpq.check((store, "b"))
     assert all(finding.damage == "unfinished" for finding in check.findings), check.findings
-    return report, pq.read_table(io.BytesIO(await stored(store, "b")))
+    return report, pq.read_table(io.BytesIO(await content(store, "b")))
 
 
 def places(size: int, count: int, *, seed: int) -> Iterable[int]:
@@ -134,7 +131,7 @@ async def test_parity_of_both_parts(rows_of: Any) -> None:
     for at in places(len(data) - 8, 8, seed=4):
         await store.put("a", data[:at] + bytes(8) + data[at + 8 :])
         await rpq.repair((store, "a"), (store, "b"), overwrite=True)
-        assert await stored(store, "b") == data, at
+        assert await content(store, "b") == data, at
     await store.put("a", data)
     assert (await rpq.check((store, "a"), deep=True)).outcome == "sound"
 
@@ -150,7 +147,7 @@ async def test_parity_of_the_old_part_where_the_end_of_the_new_one_is_lost(rows_
     await store.put("a", bytes(hurt))
     report = await rpq.recover((store, "a"), (store, "b"))
     assert (report.outcome, report.num_rows) == ("partial", 120)
-    assert pq.read_table(io.BytesIO(await stored(store, "b"))).equals(rows_of(0, 120))
+    assert pq.read_table(io.BytesIO(await content(store, "b"))).equals(rows_of(0, 120))
 
 
 @pytest.mark.parametrize("carries_out", [False, True])
@@ -174,7 +171,7 @@ async def test_a_store_that_is_lost_at_a_request(every: int, carries_out: bool, 
         except rpq.ResilientPQError:
             died = True
         store.revive()
-        table = pq.read_table(io.BytesIO(await stored(store, "a")))
+        table = pq.read_table(io.BytesIO(await content(store, "a")))
         assert table.equals(rows_of(0, 60)) or table.equals(rows_of(0, 100))
         found = table.num_rows
         if found == 60:
@@ -187,7 +184,7 @@ async def test_a_store_that_is_lost_at_a_request(every: int, carries_out: bool, 
         assert found >= promised, number
         async with rpq.append((store, "a")) as writer:
             await writer.write(rows_of(found, found + 5))
-        assert pq.read_table(io.BytesIO(await stored(store, "a"))).equals(rows_of(0, found + 5))
+        assert pq.read_table(io.BytesIO(await content(store, "a"))).equals(rows_of(0, found + 5))
         if not died:
             assert len(store.requests) < 100
             return
@@ -202,4 +199,4 @@ def test_all_of_it_without_a_loop(rows_of: Any) -> None:
     sync.write((store, "a"), rows_of(0, 10))
     with sync.append((store, "a")) as writer:
         writer.write(rows_of(10, 20))
-    assert pq.read_table(io.BytesIO(asyncio.run(stored(store, "a")))).equals(rows_of(0, 20))
+    assert pq.read_table(io.BytesIO(asyncio.run(content(store, "a")))).equals(rows_of(0, 20))

@@ -7,14 +7,11 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-import resilient_pq as rpq
-from resilient_pq.io.memory_store import MemoryStore
+from file_bytes import file_bytes
 
 TABLE = pa.table({"id": list(range(400)), "name": [f"name {i % 37}" for i in range(400)]})
 
@@ -26,11 +23,7 @@ def of_pyarrow(table: pa.Table = TABLE) -> bytes:
 
 
 async def of_ours() -> bytes:
-    store = MemoryStore()
-    how: dict[str, Any] = {"row_group_rows": 100, "checkpoint_every": 2, "checkpoint_overhead": 100.0}
-    async with rpq.create((store, "file"), **how) as writer:
-        await writer.write(TABLE)
-    return bytes((await store.read_tail("file", 1 << 30)).data)
+    return await file_bytes(TABLE, row_group_rows=100, checkpoint_every=2, checkpoint_overhead=100.0)
 
 
 def without_footer(data: bytes) -> bytes:

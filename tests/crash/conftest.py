@@ -22,9 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-import resilient_pq as rpq
-from resilient_pq.io.memory_store import MemoryStore
+from file_bytes import file_bytes
 
 SCRIPT = Path(__file__).with_name("killed_writer.py")
 MAGIC = bytes.fromhex("d75250510d0a1a0a")
@@ -142,12 +140,8 @@ def rows_of(count: int) -> pa.Table:
 
 async def write(table: pa.Table, **options: Any) -> ResilientFile:
     """Write a table, a row group for every 16 rows and a checkpoint after every second one if not told otherwise."""
-    store = MemoryStore()
     chosen = {"row_group_rows": 16, "checkpoint_every": 2, "checkpoint_overhead": 100.0, **options}
-    async with rpq.create((store, "file"), **chosen) as writer:
-        await writer.write(table)
-    tail = await store.read_tail("file", 1 << 30)
-    data = bytes(tail.data)
+    data = await file_bytes(table, **chosen)
     return ResilientFile(data, table, records_of(data))
 
 

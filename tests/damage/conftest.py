@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
+from file_bytes import file_bytes
 from writers_of_others import by_duckdb, by_fastparquet, by_polars, by_pyarrow
 
 import resilient_pq as rpq
@@ -124,11 +125,8 @@ def understand(data: bytes, *, resilient: bool = True) -> Whole:
 
 
 async def write(table: pa.Table, **options: Any) -> Whole:
-    store = MemoryStore()
     chosen = {"row_group_rows": 12, "checkpoint_every": 2, "checkpoint_overhead": 100.0, **options}
-    async with rpq.create((store, "file"), **chosen) as writer:
-        await writer.write(table)
-    whole = understand(bytes((await store.read_tail("file", 1 << 30)).data))
+    whole = understand(await file_bytes(table, **chosen))
     assert whole.table.equals(table)
     return whole
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 import random
-from typing import Any
 from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes, recovered
 from page_layout import Layout
 from sampled import sampled
 
@@ -36,14 +36,9 @@ def table(version: int) -> pa.Table:
 
 
 async def written(version: int, codec: str) -> bytes:
-    store = MemoryStore()
-    options = rpq.WriteOptions(page_rows=PAGE_ROWS, dictionary_bytes=0)
+    rows, options = table(version), rpq.WriteOptions(page_rows=PAGE_ROWS, dictionary_bytes=0)
     with mock.patch("os.urandom", lambda size: bytes(range(size))):  # the same file id
-        async with rpq.create(
-            (store, "f"), table(version).schema, row_group_rows=GROUP_ROWS, compression=codec, options=options
-        ) as writer:
-            await writer.write(table(version))
-    return bytes((await store.read_tail("f", 1 << 30)).data)
+        return await file_bytes(rows, rows.schema, row_group_rows=GROUP_ROWS, compression=codec, options=options)
 
 
 def exchanged(data: bytes, other: bytes, rng: random.Random, *, indexes: bool) -> bytes | None:
@@ -71,13 +66,6 @@ def exchanged(data: bytes, other: bytes, rng: random.Random, *, indexes: bool) -
         behind = max(record.place.stop for record in layout.records if record.place.stop <= final)
         damaged[behind:final] = bytes(final - behind)
     return bytes(damaged)
-
-
-async def recovered(data: bytes, **options: Any) -> tuple[rpq.Report, pa.Table]:
-    store = MemoryStore()
-    await store.put("in", data)
-    report = await rpq.recover((store, "in"), (store, "out"), **options)
-    return report, pq.read_table(io.BytesIO(bytes((await store.read_tail("out", 1 << 30)).data)))
 
 
 @sampled(6, 60)

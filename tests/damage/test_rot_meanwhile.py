@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq.io import ObjectInfo, ObjectTail
@@ -44,12 +45,8 @@ class Rotting(MemoryStore):
 
 
 async def written(table: pa.Table) -> bytes:
-    store, options = MemoryStore(), rpq.WriteOptions(page_rows=8)
-    async with rpq.create(
-        (store, "f"), row_group_rows=20, compression="none", encodings="PLAIN", options=options
-    ) as to:
-        await to.write(table)
-    return bytes((await store.read_tail("f", 1 << 20)).data)
+    options = rpq.WriteOptions(page_rows=8)
+    return await file_bytes(table, row_group_rows=20, compression="none", encodings="PLAIN", options=options)
 
 
 async def outputs_of(store: MemoryStore) -> Sequence[pa.Table]:

@@ -12,9 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-import resilient_pq as rpq
-from resilient_pq.io import MemoryStore
+from file_bytes import file_bytes
 
 
 def _frame(number: int) -> pd.DataFrame:
@@ -23,14 +21,8 @@ def _frame(number: int) -> pd.DataFrame:
 
 
 def _by_us(frame: pd.DataFrame) -> bytes:
-    async def make() -> bytes:
-        store = MemoryStore()
-        async with rpq.create((store, "file"), row_group_rows=4) as writer:
-            await writer.write(pa.Table.from_pandas(frame))
-        return bytes((await store.read_tail("file", 1 << 30)).data)
-
     # Within a loop or not: fixtures of either kind ask for it.
-    return asyncio.run(make())
+    return asyncio.run(file_bytes(pa.Table.from_pandas(frame), row_group_rows=4))
 
 
 def _by_pyarrow(frame: pd.DataFrame) -> bytes:

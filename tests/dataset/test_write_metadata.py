@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import content
 
 import resilient_pq as rpq
 from resilient_pq import sync
@@ -49,15 +50,11 @@ def footer_of(data: bytes) -> FileMetaData:
     return metadata
 
 
-async def bytes_of(store: MemoryStore, key: str) -> bytes:
-    return bytes((await store.read_tail(key, 1 << 30)).data)
-
-
 async def file_of(table: pa.Table, **options: Any) -> bytes:
     store = MemoryStore()
     async with rpq.create((store, "file"), **options) as writer:
         await writer.write(table)
-    return await bytes_of(store, "file")
+    return await content(store, "file")
 
 
 @pytest.fixture(params=KINDS)
@@ -153,7 +150,7 @@ async def test_chunks_are_named_as_their_files_name_them(folder: Folder) -> None
     """Offsets of pages, indexes and bloom filters, statistics and sums stay, since they are those of the file."""
     store = await stored(folder)
     await rpq.write_metadata((store, "folder"))
-    found = footer_of(await bytes_of(store, "folder/_metadata"))
+    found = footer_of(await content(store, "folder/_metadata"))
     expected = []
     for name, data in folder.items():
         for row_group in footer_of(data).row_groups:
@@ -230,7 +227,7 @@ async def test_makers_that_differ(folders: dict[str, Folder]) -> None:
     mixed = {names["us"]: await file_of(table), names["pyarrow"]: out.getvalue().to_pybytes()}
     store = await stored(mixed)
     await rpq.write_metadata((store, "folder"))
-    found = footer_of(await bytes_of(store, "folder/_metadata"))
+    found = footer_of(await content(store, "folder/_metadata"))
     assert found.created_by is None and found.column_orders is not None
     async with rpq.open((store, "folder/_metadata")) as file:
         assert (await file.read()).to_pydict() == {"n": [1, 2, 1, 2]}
@@ -251,7 +248,7 @@ async def keys_of(*tables: pa.Table) -> tuple[pa.Schema, dict[str, str | None]]:
         pq.write_table(table, out)
         await store.put(f"{number}.parquet", out.getvalue().to_pybytes())
     await rpq.write_metadata((store, ""))
-    schema = pq.read_schema(pa.BufferReader(await bytes_of(store, "_metadata")))
+    schema = pq.read_schema(pa.BufferReader(await content(store, "_metadata")))
     async with rpq.open((store, "_metadata")) as file:
         assert pa.table(await file.read()).num_rows == sum(table.num_rows for table in tables)
         return schema, file.key_value_metadata
@@ -402,7 +399,7 @@ async def test_a_summary_that_is_there(folder: Folder) -> None:
         with pytest.raises(rpq.AlreadyExistsError, match="a summary already") as caught:
             await rpq.write_metadata((store, "folder"))
         assert caught.value.where.key == f"memory:folder/{name}"
-        assert await bytes_of(store, f"folder/{name}") == b"before"
+        assert await content(store, f"folder/{name}") == b"before"
         await rpq.write_metadata((store, "folder"), overwrite=True)
         async with rpq.open((store, "folder/_metadata")) as file:
             assert file.num_rows == 30
@@ -467,7 +464,7 @@ async def test_files_that_are_damaged_or_none(folder: Folder) -> None:
 async def test_a_summary_of_summaries(folder: Folder) -> None:
     store = await stored(folder)
     await rpq.write_metadata((store, "folder"))
-    await store.put("folder/all.parquet", await bytes_of(store, "folder/_metadata"))
+    await store.put("folder/all.parquet", await content(store, "folder/_metadata"))
     with pytest.raises(rpq.UnsupportedError, match="is a summary itself"):
         await rpq.write_metadata((store, "folder"), overwrite=True)
 
@@ -478,7 +475,7 @@ async def test_a_store_that_fails_leaves_what_was_there(folder: Folder) -> None:
     for fault in (Fault("list_objects"), Fault("read_tail", skip=2), Fault("put"), Fault("put", skip=1)):
         with pytest.raises(rpq.TransientError):
             await rpq.write_metadata((FaultyStore(inner, [fault]), "folder"), overwrite=True)
-        assert await bytes_of(inner, "folder/_metadata") == b"before"
+        assert await content(inner, "folder/_metadata") == b"before"
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -516,7 +513,7 @@ async def test_only_ends_of_files_are_read_and_not_too_many_at_once(folders: dic
 async def test_any_byte_of_a_summary_that_changes_is_found(folder: Folder) -> None:
     store = await stored(folder)
     await rpq.write_metadata((store, "folder"))
-    data = await bytes_of(store, "folder/_metadata")
+    data = await content(store, "folder/_metadata")
     for at in range(len(data)):
         await store.put("folder/_metadata", data[:at] + bytes([data[at] ^ 0x04]) + data[at + 1 :])
         with pytest.raises((rpq.FormatError, rpq.UnsupportedError)):
@@ -526,7 +523,7 @@ async def test_any_byte_of_a_summary_that_changes_is_found(folder: Folder) -> No
 async def test_a_seal_that_is_damaged_can_be_done_without(folder: Folder) -> None:
     store = await stored(folder)
     await rpq.write_metadata((store, "folder"))
-    data = bytearray(await bytes_of(store, "folder/_metadata"))
+    data = bytearray(await content(store, "folder/_metadata"))
     data[-50] ^= 1
     await store.put("folder/_metadata", bytes(data))
     with pytest.raises(rpq.FormatError, match="nothing vouches for the footer") as caught:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq import sync
@@ -55,12 +56,8 @@ def rows() -> pa.Table:
 
 
 async def ours(**options: Any) -> bytes:
-    store = MemoryStore()
-    async with rpq.create(
-        (store, "file"), rows().schema, options=rpq.WriteOptions(page_rows=150, **options.pop("options", {})), **options
-    ) as writer:
-        await writer.write(rows())
-    return bytes((await store.read_tail("file", 1 << 30)).data)
+    chosen = rpq.WriteOptions(page_rows=150, **options.pop("options", {}))
+    return await file_bytes(rows(), rows().schema, options=chosen, **options)
 
 
 def theirs(**options: Any) -> bytes:
@@ -211,7 +208,7 @@ def test_runs_end_with_their_last_value(width: int) -> None:
     for size in (1, 7, 8, 9, 40, 333):
         for values in (rng.integers(0, 1 << width, size), rng.integers(0, 2, size).repeat(9), np.zeros(size)):
             encoded = memoryview(kernels.rle_encode(values.astype(np.int32), width))
-            assert rle.ends_with(encoded, width, len(values))
+            assert rle.ends_with(encoded, width, len(values), zeros=True)
             assert not rle.ends_with(encoded, width, len(values) + 8)
             assert not rle.ends_with(encoded, width, len(values) - 8) or len(values) <= 8
             assert not rle.ends_with(memoryview(bytes(encoded) + b"\0"), width, len(values))
@@ -228,6 +225,15 @@ def test_a_last_group_that_is_cut_short() -> None:
     assert rle.ends_with(memoryview(b"\x05\xff\x01"), 1, 9)
     assert rle.ends_with(memoryview(b"\x03\xff\xff"), 8, 2)
     assert not rle.ends_with(memoryview(b"\x03\xff\xff"), 8, 3)
+
+
+def test_values_that_fill_up_the_last_group() -> None:
+    """Three values of one bit and of three, and others than zeros where nothing should be behind two."""
+    for encoded, width in ((b"\x03\x07", 1), (b"\x03\xff\x01\x00", 3)):
+        assert rle.ends_with(memoryview(encoded), width, 3, zeros=True)
+        assert rle.ends_with(memoryview(encoded), width, 4, zeros=True)
+        assert rle.ends_with(memoryview(encoded), width, 2)
+        assert not rle.ends_with(memoryview(encoded), width, 2, zeros=True)
 
 
 def test_nothing_for_values_that_take_no_bits() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import with_flips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,21 +130,15 @@ def test_every_flipped_bit_of_a_vouched_footer_is_found() -> None:
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     for bit in range(8 * start, 8 * (len(data) - 8)):
         with pytest.raises(ChecksumError) as caught:
-            _read(_flipped(data, bit))
+            _read(with_flips(data, bit))
         assert caught.value.where.offset == start
     # A changed length or magic leads elsewhere: to nothing that parses, or to nothing that a record vouches for.
     for bit in range(8 * (len(data) - 8), 8 * len(data)):
         try:
-            found = _read(_flipped(data, bit))
+            found = _read(with_flips(data, bit))
         except FormatError:
             continue
         assert isinstance(found, Footer) and found.record is None
-
-
-def _flipped(data: bytes, bit: int) -> bytes:
-    damaged = bytearray(data)
-    damaged[bit // 8] ^= 1 << bit % 8
-    return bytes(damaged)
 
 
 def test_a_damaged_record_header_leaves_the_footer_unvouched() -> None:

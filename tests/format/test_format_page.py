@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from resilient_pq.checksum import signed
-from resilient_pq.errors import ChecksumError, EncodingError, FormatError, ThriftError, UnsupportedError
+from resilient_pq.errors import ChecksumError, EncodingError, FormatError, ThriftError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import (
     CompressionCodec,
@@ -205,7 +205,7 @@ def test_v1_levels_beyond_the_page(leaf_of: Callable[..., Any], body: bytes, mes
 
 def test_levels_in_an_encoding_that_levels_cannot_have(leaf_of: Callable[..., Any]) -> None:
     data = _v1(b"\x01\0\0\0D", definition_level_encoding=int(Encoding.DELTA_BINARY_PACKED))
-    with pytest.raises(UnsupportedError, match="encoding 5"):
+    with pytest.raises(EncodingError, match="encoding 5"):
         open_data_page(_page(data), leaf_of(Type.INT32), NONE)
     required = leaf_of(Type.INT32, optional=False)
     assert bytes(open_data_page(_page(data), required, NONE).values) == b"\x01\0\0\0D"

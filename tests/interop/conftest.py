@@ -22,9 +22,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-import resilient_pq as rpq
-from resilient_pq.io.memory_store import MemoryStore
+from file_bytes import file_bytes
 
 MAGIC = bytes.fromhex("d75250510d0a1a0a")
 HEADER = struct.Struct("<8sBBHI16sQQQQIIQQII")
@@ -64,11 +62,8 @@ class OurFile:
 
 
 async def _write(table: Any, **options: Any) -> bytes:
-    store = MemoryStore()
     chosen = {"row_group_rows": 16, "checkpoint_every": 1, "checkpoint_overhead": 100.0, **options}
-    async with rpq.create((store, "file"), **chosen) as writer:
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 40)).data)
+    return await file_bytes(table, **chosen)
 
 
 @pytest.fixture(scope="session")

@@ -141,6 +141,22 @@ def test_other_values_are_a_fault(tmp_path: Path) -> None:
     assert "columns ['c']" in judging.first_difference(one, one.rename_columns(["d"]))
 
 
+def test_columns_are_compared_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that those of the largest files need no more memory than their tables."""
+    import pyarrow as pa
+
+    maps = [None if i % 5 == 0 else [(f"k{j}", j) for j in range(i % 4)] for i in range(200)]
+    lists = [None if i % 7 == 0 else [[i] * (i % 3)] * (i % 2) for i in range(200)]
+    kinds = [pa.map_(pa.string(), pa.int64()), pa.list_(pa.list_(pa.int64()))]
+    one = pa.table({"m": pa.array(maps, kinds[0]), "l": pa.array(lists, kinds[1])})
+    kinds = [pa.map_(pa.large_string(), pa.int64()), pa.large_list(pa.list_(pa.int64()))]
+    other = pa.table({"m": pa.array(maps, kinds[0]), "l": pa.array([*lists[:150], [[9]], *lists[151:]], kinds[1])})
+    for at_once in (1, 100, 1 << 20):
+        monkeypatch.setattr(judging, "AT_ONCE", at_once)
+        assert judging.first_difference(one.select(["m"]), other.select(["m"])) == ""
+        assert "'l', row 150" in judging.first_difference(one, other)
+
+
 def test_a_reader_that_ends_or_hangs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "reader.py"
     path = tmp_path / "a.parquet"

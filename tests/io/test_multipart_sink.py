@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from file_bytes import content
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -57,10 +58,6 @@ class SlowStore(MemoryStore):
 
 def payload(size: int) -> bytes:
     return random.Random(size).randbytes(size)
-
-
-async def read(store: MemoryStore, key: str) -> bytes:
-    return bytes((await store.read_tail(key, GiB)).data)
 
 
 # --- part sizes
@@ -124,7 +121,7 @@ async def test_less_than_a_part_is_one_put(size: int) -> None:
     info = await sink.complete()
     assert [call.verb for call in store.calls] == ["put"]
     assert info.size == size
-    assert await read(store.inner, "a") == payload(size)
+    assert await content(store.inner, "a") == payload(size)
 
 
 @pytest.mark.parametrize("size", [MiB, MiB + 1, 5 * MiB - 1, 5 * MiB])
@@ -141,7 +138,7 @@ async def test_more_is_sent_in_parts(size: int) -> None:
     assert sink.position == size
     info = await sink.complete()
     assert info.size == size
-    assert await read(store.inner, "a") == data
+    assert await content(store.inner, "a") == data
     assert store.count("put_part") == -(-size // MiB)
     sizes = sorted(call.end or 0 for call in store.calls if call.verb == "put_part")
     assert sizes[1:] == [MiB] * (-(-size // MiB) - 1), "all are full but one at most"
@@ -198,7 +195,7 @@ async def test_a_commit_that_is_not_waited_for() -> None:
     assert await sink.commit() is StoredState.STORED
     assert sink.num_bytes_stored == 2 * MiB + 7
     await sink.complete()
-    assert await read(store, "a") == payload(MiB + 7) + payload(MiB)
+    assert await content(store, "a") == payload(MiB + 7) + payload(MiB)
 
 
 async def test_the_first_part_holds_the_mark_until_something_is_committed() -> None:
@@ -219,7 +216,7 @@ async def test_no_commit_ends_on_a_multiple_of_a_mebibyte() -> None:
     assert await sink.commit() is StoredState.ACCEPTED
     assert sink.num_bytes_stored == 0
     await sink.complete()
-    assert await read(store, "a") == payload(2 * MiB)
+    assert await content(store, "a") == payload(2 * MiB)
 
 
 async def test_bytes_in_flight_are_bounded() -> None:
@@ -234,7 +231,7 @@ async def test_bytes_in_flight_are_bounded() -> None:
     await write
     await sink.complete()
     assert store.most_in_flight == 3 * MiB
-    assert await read(store, "a") == payload(10 * MiB)
+    assert await content(store, "a") == payload(10 * MiB)
 
 
 async def test_a_part_larger_than_the_bound_goes_alone() -> None:
@@ -258,7 +255,7 @@ async def test_an_upload_of_all_the_parts_there_are(monkeypatch: pytest.MonkeyPa
     assert caught.value.where.key == "memory:a"
     await sink.write(b"x")
     await sink.complete()
-    assert await read(store, "a") == payload(3 * MiB - 1) + b"x"
+    assert await content(store, "a") == payload(3 * MiB - 1) + b"x"
 
 
 async def test_a_write_cancelled_while_it_waits_has_accepted_its_bytes() -> None:
@@ -270,7 +267,7 @@ async def test_a_write_cancelled_while_it_waits_has_accepted_its_bytes() -> None
     store.gate.set()
     await sink.write(b"and on")
     await sink.complete()
-    assert await read(store, "a") == payload(9 * MiB) + b"and on"
+    assert await content(store, "a") == payload(9 * MiB) + b"and on"
 
 
 async def test_mode_x_is_decided_when_publishing() -> None:
@@ -283,7 +280,7 @@ async def test_mode_x_is_decided_when_publishing() -> None:
         with pytest.raises(AlreadyExistsError):
             await sink.complete()
         await sink.abort()
-        assert await read(store, key) == b"theirs"
+        assert await content(store, key) == b"theirs"
     assert await store.list_uploads("") == []
 
 
@@ -421,7 +418,7 @@ async def test_the_first_part_waits_for_the_others_only_where_something_was_comm
     assert sorted(store.begun) == ([2, 3] if committed else [1, 2, 3])
     store.gate.set()
     assert (await completing).size == 2 * MiB + 5
-    assert await read(store, "a") == payload(5) + payload(2 * MiB)
+    assert await content(store, "a") == payload(5) + payload(2 * MiB)
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -592,7 +589,7 @@ async def test_of_two_that_replace_one_object_one_wins() -> None:
     assert command is not None and command.endswith(f"--upload-id {sinks[0].upload_id} --overwrite")
     assert caught.value.hint is not None and command in caught.value.hint
     await sinks[0].abort()
-    assert await read(store, "a") == payload(2 * MiB) + b"2"
+    assert await content(store, "a") == payload(2 * MiB) + b"2"
     assert await store.list_uploads("") == []
 
 
@@ -643,7 +640,7 @@ async def test_an_unanswered_part_is_waited_for_and_listed() -> None:
     await sink.commit()
     assert loop.time() - since >= 0.04, "the grace was waited for"
     await sink.complete()
-    assert await read(store, "a") == b"12"
+    assert await content(store, "a") == b"12"
 
 
 @pytest.mark.parametrize("size", [5 * MiB, 5 * MiB + 3])
@@ -663,7 +660,7 @@ async def test_a_listing_that_is_too_old_is_asked_for_again(size: int, known: in
     while sink._sender.tasks:
         await asyncio.wait(sink._sender.tasks)
     await sink.complete()
-    assert await read(store, "a") == payload(5 * MiB) + payload(size - 5 * MiB) and store.lists == 2
+    assert await content(store, "a") == payload(5 * MiB) + payload(size - 5 * MiB) and store.lists == 2
 
 
 async def test_parts_that_were_copied_and_a_tail() -> None:
@@ -677,7 +674,7 @@ async def test_parts_that_were_copied_and_a_tail() -> None:
     assert [part.size for part in await store.list_parts("a", upload_id)] == [MiB, MiB, 9]
     await sink.write(payload(3 * MiB))
     await sink.complete()
-    assert await read(store, "a") == payload(2 * MiB + 9) + payload(3 * MiB)
+    assert await content(store, "a") == payload(2 * MiB + 9) + payload(3 * MiB)
 
 
 async def test_a_cancellation_while_publishing_waits_for_the_outcome() -> None:
@@ -710,7 +707,7 @@ async def test_a_cancellation_while_publishing_waits_for_the_outcome() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await sink.abort()  # it was published: nothing to abort
-    assert await read(store, "a") == payload(2 * MiB)
+    assert await content(store, "a") == payload(2 * MiB)
 
 
 async def test_a_cancellation_does_not_wait_for_a_store_that_is_down(

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
@@ -36,11 +37,9 @@ def rows() -> pa.Table:
 
 
 async def written(table: pa.Table, **options: Any) -> bytes:
-    store = MemoryStore()
-    chosen = {"row_group_rows": 100, "checkpoint_every": None, "compression": "none", **options}
-    async with rpq.create((store, "file"), **chosen) as writer:
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 40)).data)
+    return await file_bytes(
+        table, **{"row_group_rows": 100, "checkpoint_every": None, "compression": "none", **options}
+    )
 
 
 class Told:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow.parquet as pq
+from file_bytes import content, file_bytes
 from outage_bench import Bench, Child
 from outage_oracle import Finding, Judge
 from outage_schedule import Case, Dealt, Run, Trouble
@@ -183,11 +184,8 @@ class CaseRun:
 
 
 async def _made(case: Case) -> bytes:
-    store = MemoryStore()
     table = rows(0, case.num_rows, case.row_bytes, 0)
-    async with rpq.create((store, "file"), row_group_rows=case.row_group_rows, compression="none") as writer:
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 40)).data)
+    return await file_bytes(table, row_group_rows=case.row_group_rows, compression="none")
 
 
 def _damaged(data: bytes, case: Case) -> bytes:
@@ -204,6 +202,6 @@ async def _recovered(data: bytes) -> list[int]:
     store = MemoryStore()
     await store.put("damaged", data)
     await rpq.recover((store, "damaged"), (store, "saved"))
-    kept = bytes((await store.read_tail("saved", 1 << 40)).data)
+    kept = await content(store, "saved")
     numbers: list[int] = pq.read_table(io.BytesIO(kept))["id"].to_pylist()
     return numbers

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from file_bytes import file_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -137,10 +138,7 @@ def files(draw: st.DrawFn, table: pa.Table) -> bytes:
 
 
 async def written(table: pa.Table, options: dict[str, Any]) -> bytes:
-    store = MemoryStore()
-    async with rpq.create((store, "file"), schema=table.schema, **options) as writer:
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 40)).data)
+    return await file_bytes(table, table.schema, **options)
 
 
 async def read(data: bytes, **options: Any) -> tuple[pa.Table, pa.Table]:

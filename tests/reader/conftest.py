@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import content
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol, footer
@@ -33,10 +34,6 @@ async def _write(store: MemoryStore, key: str, table: pa.Table, **options: Any) 
         await writer.write(table)
 
 
-async def _bytes_of(store: MemoryStore, key: str) -> bytes:
-    return bytes((await store.read_tail(key, 1 << 40)).data)
-
-
 @pytest.fixture(scope="session")
 def rows() -> pa.Table:
     """90 rows of four columns."""
@@ -50,7 +47,7 @@ def our_bytes() -> bytes:
     async def make() -> bytes:
         store = MemoryStore()
         await _write(store, "file", ROWS)
-        return await _bytes_of(store, "file")
+        return await content(store, "file")
 
     return asyncio.run(make())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq import sync
@@ -40,14 +41,8 @@ REQUESTS: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def data() -> bytes:
-    async def written() -> bytes:
-        store = MemoryStore()
-        options = rpq.WriteOptions(page_rows=100, bloom_filter_options=["word"])
-        async with rpq.create((store, "file"), row_group_rows=1000, compression="none", options=options) as writer:
-            await writer.write(TABLE)
-        return bytes((await store.read_tail("file", 1 << 40)).data)
-
-    return asyncio.run(written())
+    options = rpq.WriteOptions(page_rows=100, bloom_filter_options=["word"])
+    return asyncio.run(file_bytes(TABLE, row_group_rows=1000, compression="none", options=options))
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 from sampled import sampled
@@ -49,14 +50,8 @@ TABLE = pa.table(
 
 
 def ours(**options: Any) -> bytes:
-    async def written() -> bytes:
-        store = MemoryStore()
-        chosen = rpq.WriteOptions(page_rows=20, bloom_filter_options=["word"], **options)
-        async with rpq.create((store, "file"), row_group_rows=200, compression="none", options=chosen) as writer:
-            await writer.write(TABLE)
-        return bytes((await store.read_tail("file", 1 << 40)).data)
-
-    return asyncio.run(written())
+    chosen = rpq.WriteOptions(page_rows=20, bloom_filter_options=["word"], **options)
+    return asyncio.run(file_bytes(TABLE, row_group_rows=200, compression="none", options=chosen))
 
 
 def theirs(**options: Any) -> bytes:

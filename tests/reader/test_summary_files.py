@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq import ReadOptions
@@ -52,10 +53,7 @@ def theirs(table: pa.Table) -> bytes:
 
 
 async def ours(table: pa.Table) -> bytes:
-    store = MemoryStore()
-    async with rpq.create((store, "file"), row_group_rows=20, compression="none", encodings="PLAIN") as writer:
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 30)).data)
+    return await file_bytes(table, row_group_rows=20, compression="none", encodings="PLAIN")
 
 
 def summary_by_pyarrow(files: Sequence[tuple[str, bytes]]) -> bytes:

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGroup
-from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader.decoder import decode
 from resilient_pq.recovery.carve import carve, find_files
 from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
@@ -48,11 +48,8 @@ class Written:
 
 
 async def write(table: pa.Table, **options: Any) -> Written:
-    store = MemoryStore()
     chosen = {"row_group_rows": 10, "checkpoint_every": 2, "checkpoint_overhead": 100.0, **options}
-    async with rpq.create((store, "file"), **chosen) as writer:
-        await writer.write(table)
-    data = bytes((await store.read_tail("file", 1 << 40)).data)
+    data = await file_bytes(table, **chosen)
     return Written(data, table, in_place(scan_headers(data, 0)))
 
 

@@ -6,6 +6,7 @@ import random
 import zlib
 
 import pytest
+from file_bytes import with_flips
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -27,17 +28,10 @@ def false_odds(num_bytes: int) -> float:
     return (8 * num_bytes + 32) / 2**32
 
 
-def flipped(data: bytes, *bits: int) -> bytes:
-    changed = bytearray(data)
-    for bit in bits:
-        changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
 @given(st.binary(min_size=1, max_size=200), st.data())
 def test_every_single_flip_is_found_and_turned_back(data: bytes, draw: st.DataObject) -> None:
     bit = draw.draw(st.integers(0, len(data) * 8 - 1))
-    read = flipped(data, bit)
+    read = with_flips(data, bit)
     assert flipped_bit(read, zlib.crc32(data)) == BitFlip(bit)
     assert repaired(memoryview(read), BitFlip(bit)) == data
 
@@ -45,13 +39,13 @@ def test_every_single_flip_is_found_and_turned_back(data: bytes, draw: st.DataOb
 def test_every_bit_of_a_page() -> None:
     page = random.Random(1).randbytes(40)
     for bit in range(len(page) * 8):
-        assert flipped_bit(flipped(page, bit), zlib.crc32(page)) == BitFlip(bit)
+        assert flipped_bit(with_flips(page, bit), zlib.crc32(page)) == BitFlip(bit)
 
 
 def test_a_bit_of_a_large_chunk() -> None:
     chunk = random.Random(2).randbytes(8 << 20)
     for bit in (0, 12_345_677, len(chunk) * 8 - 1):
-        assert flipped_bit(flipped(chunk, bit), zlib.crc32(chunk)) == BitFlip(bit)
+        assert flipped_bit(with_flips(chunk, bit), zlib.crc32(chunk)) == BitFlip(bit)
 
 
 @given(st.binary(max_size=100), st.integers(0, 31))
@@ -70,7 +64,7 @@ def test_where_nothing_is_wrong_there_is_no_flip(data: bytes) -> None:
 def test_two_flips_in_a_small_page_are_never_taken_for_one(size: int, draw: st.DataObject) -> None:
     first, second = draw.draw(st.sets(st.integers(0, size * 8 - 1), min_size=2, max_size=2))
     page = bytes(size)
-    assert flipped_bit(flipped(page, first, second), crc32(page)) is None
+    assert flipped_bit(with_flips(page, first, second), crc32(page)) is None
 
 
 def test_up_to_that_size_no_three_bits_of_page_and_sum_cancel_out() -> None:

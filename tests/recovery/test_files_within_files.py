@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes, recovered
 
 import resilient_pq as rpq
-from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.evidence.records.record_scan import file_spans, outermost_file, scan_headers
 
 
-async def written(table: pa.Table, **options: object) -> bytes:
-    store = MemoryStore()
-    async with rpq.create((store, "file"), table.schema, **options) as writer:  # type: ignore[arg-type]
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 30)).data)
-
-
 async def outer_and_inner() -> tuple[bytes, bytes, pa.Table]:
-    inner = await written(pa.table({"n": range(400)}), row_group_rows=10, checkpoint_every=1)
+    inner = await file_bytes(pa.table({"n": range(400)}), row_group_rows=10, checkpoint_every=1)
     table = pa.table({"id": range(20), "blob": [None] * 7 + [inner] + [None] * 12, "last": [i / 3 for i in range(20)]})
-    outer = await written(table, compression="none", row_group_rows=10, options=rpq.WriteOptions(dictionary_bytes=0))
+    outer = await file_bytes(table, compression="none", row_group_rows=10, options=rpq.WriteOptions(dictionary_bytes=0))
     assert outer.count(inner) == 1
     return outer, inner, table
-
-
-async def recovered(data: bytes, **options: object) -> tuple[rpq.Report, pa.Table]:
-    store = MemoryStore()
-    await store.put("in", data)
-    report = await rpq.recover((store, "in"), (store, "out"), **options)  # type: ignore[arg-type]
-    return report, pq.read_table(io.BytesIO(bytes((await store.read_tail("out", 1 << 30)).data)))
 
 
 @pytest.mark.parametrize(
@@ -105,8 +89,8 @@ async def test_a_file_id_has_to_be_one_and_to_be_there() -> None:
 
 async def test_a_shorter_file_over_a_longer_one() -> None:
     """The footer at the end is that of the old file; a finding tells how to get the new one."""
-    old = await written(pa.table({"n": range(900)}), row_group_rows=100, compression="none")
-    new = await written(pa.table({"n": range(5000, 5200)}), row_group_rows=100, compression="none")
+    old = await file_bytes(pa.table({"n": range(900)}), row_group_rows=100, compression="none")
+    new = await file_bytes(pa.table({"n": range(5000, 5200)}), row_group_rows=100, compression="none")
     assert len(new) < len(old) // 2
     data = new + old[len(new) :]
     report, found = await recovered(data)
@@ -120,11 +104,11 @@ async def test_a_shorter_file_over_a_longer_one() -> None:
 
 async def test_the_schema_of_a_file_in_a_column_is_not_that_of_the_outer_one() -> None:
     """All footers of the outer file are gone; its row-group records name its columns, and the inner footer others."""
-    inner = await written(pa.table({"n": range(9), "text": ["inner"] * 9}))
+    inner = await file_bytes(pa.table({"n": range(9), "text": ["inner"] * 9}))
     table = pa.table(
         {"id": range(20), "name": [f"name {i}" for i in range(20)], "blob": [None] * 7 + [inner] + [None] * 12}
     )
-    data = await written(table, compression="snappy", row_group_rows=10)
+    data = await file_bytes(table, compression="snappy", row_group_rows=10)
     gone = bytearray(data)
     mine = next(iter(scan_headers(data, 0)))[1].file_id
     for at, header in scan_headers(data, 0):

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 from typer.testing import CliRunner
 
 import resilient_pq as rpq
@@ -49,10 +50,7 @@ async def checked(data: bytes) -> rpq.Report:
 
 
 async def ours() -> bytes:
-    store = MemoryStore()
-    async with rpq.create((store, "file"), row_group_rows=1000) as writer:
-        await writer.write(TABLE)
-    return bytes((await store.read_tail("file", 1 << 40)).data)
+    return await file_bytes(TABLE, row_group_rows=1000)
 
 
 async def test_pages_with_checksums_are_verified() -> None:

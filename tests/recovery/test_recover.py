@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import content
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol, footer
@@ -26,10 +27,6 @@ async def holding(data: bytes) -> MemoryStore:
     store = MemoryStore()
     await store.put("torn", data)
     return store
-
-
-async def content(store: Any, key: str) -> bytes:
-    return bytes((await store.read_tail(key, 1 << 40)).data)
 
 
 def torn(small: Any) -> bytes:

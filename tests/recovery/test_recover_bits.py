@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes, with_flips
 from sampled import seeded
 
 import resilient_pq as rpq
@@ -40,10 +41,7 @@ def theirs() -> bytes:
 
 
 async def ours() -> bytes:
-    store, options = MemoryStore(), rpq.WriteOptions(page_rows=10)
-    async with rpq.create((store, "f"), row_group_rows=30, options=options) as writer:
-        await writer.write(table())
-    return bytes((await store.read_tail("f", 1 << 40)).data)
+    return await file_bytes(table(), row_group_rows=30, options=rpq.WriteOptions(page_rows=10))
 
 
 def chunks(data: bytes) -> list[range]:
@@ -54,13 +52,6 @@ def chunks(data: bytes) -> list[range]:
             start = chunk.dictionary_page_offset or chunk.data_page_offset
             places.append(range(start, start + chunk.total_compressed_size))
     return places
-
-
-def flipped(data: bytes, *bits: int) -> bytes:
-    changed = bytearray(data)
-    for bit in bits:
-        changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
 
 
 async def recover(data: bytes, **options: Any) -> tuple[rpq.Report, pa.Table | None]:
@@ -78,7 +69,7 @@ async def recover(data: bytes, **options: Any) -> tuple[rpq.Report, pa.Table | N
 
 async def comes_back(data: bytes, bit: int) -> None:
     try:
-        report, found = await recover(flipped(data, bit))
+        report, found = await recover(with_flips(data, bit))
         assert found is not None and found.num_rows == COUNT
         assert report.outcome in (rpq.Outcome.SOUND, rpq.Outcome.RECOVERED)
     except BaseException as error:
@@ -148,7 +139,7 @@ async def test_the_checksum_itself(theirs: bytes, layout_of: Any) -> None:
 
 async def two_bits(data: bytes, rng: random.Random) -> None:
     first, second = (rng.choice(rng.choice(chunks(data))) * 8 + rng.randrange(8) for _ in range(2))
-    await recover(flipped(data, first, second))
+    await recover(with_flips(data, first, second))
 
 
 async def test_two_bits_never_make_false_rows(page_bodies: list[range], theirs: bytes) -> None:
@@ -156,11 +147,11 @@ async def test_two_bits_never_make_false_rows(page_bodies: list[range], theirs: 
     rng = seeded("two")
     for _ in range(20):
         one, other = rng.sample(page_bodies, 2)
-        _, found = await recover(flipped(theirs, rng.choice(one) * 8, rng.choice(other) * 8 + 7))
+        _, found = await recover(with_flips(theirs, rng.choice(one) * 8, rng.choice(other) * 8 + 7))
         assert found is not None and found.num_rows == COUNT
         place = rng.choice([place for place in page_bodies if len(place) > 4])
         bits = rng.sample(range(place.start * 8, place.stop * 8), 2)
-        report, found = await recover(flipped(theirs, *bits))
+        report, found = await recover(with_flips(theirs, *bits))
         assert report.kept is not None and report.kept.lost
         assert found is None or found.num_rows < COUNT
 
@@ -192,13 +183,13 @@ async def test_many_bursts_and_pairs_never_make_false_rows(theirs: bytes, page_b
 
 
 async def test_no_bit_is_turned_without_being_asked(theirs: bytes, page_bodies: list[range]) -> None:
-    report, found = await recover(flipped(theirs, page_bodies[1].start * 8), repair_bits=False)
+    report, found = await recover(with_flips(theirs, page_bodies[1].start * 8), repair_bits=False)
     assert report.outcome is rpq.Outcome.PARTIAL
     assert found is None or found.num_rows < COUNT
 
 
 async def test_the_report_says_which_pages_had_bits_turned(theirs: bytes, page_bodies: list[range]) -> None:
-    report, _ = await recover(flipped(theirs, page_bodies[1].start * 8))
+    report, _ = await recover(with_flips(theirs, page_bodies[1].start * 8))
     assert report.outcome is rpq.Outcome.RECOVERED
     assert report.kept is not None and isinstance(report.kept.ledger, Ledger)
     assert "bit-repair" in str(report.to_json())

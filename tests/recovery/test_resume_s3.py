@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from file_bytes import content
 from parts_in_memory import InParts
 
 import resilient_pq as rpq
@@ -107,10 +108,6 @@ async def finish(place: Any, table: pa.Table, **options: Any) -> int:
     return in_place
 
 
-async def read(store: Any, key: str) -> bytes:
-    return bytes((await store.read_tail(key, 1 << 40)).data)
-
-
 async def uploads_of(store: Any, key: str) -> list[str]:
     return [upload.upload_id for upload in await store.list_uploads(key)]
 
@@ -125,7 +122,7 @@ async def test_from_every_checkpoint(
     """The anchor, too, is something to go on from."""
     await leave_upload(store, "f", until(written, checkpoint))
     assert await finish((store, "f"), table) == 8 * checkpoint
-    headers = await is_whole((store, "f"), await read(store, "f"), table)
+    headers = await is_whole((store, "f"), await content(store, "f"), table)
     assert headers[0].file_id == written.headers[0].file_id and headers[-1].epoch == 1
     assert not await uploads_of(store, "f")
 
@@ -164,7 +161,7 @@ async def test_a_resume_of_a_resume(store: UploadStore, written: Any, table: pa.
     await writer.checkpoint()
     await writer._sink.keep()
     assert await finish((store, "f"), table) == 20
-    headers = await is_whole((store, "f"), await read(store, "f"), table)
+    headers = await is_whole((store, "f"), await content(store, "f"), table)
     assert headers[-1].epoch == 2
 
 
@@ -216,7 +213,7 @@ async def test_left_after_any_request(written: Any, table: pa.Table, is_whole: A
     for promised, state in store.states[::step]:
         in_place = await finish((state, "f"), table)
         assert in_place >= promised
-        await is_whole((state, "f"), await read(state, "f"), table)
+        await is_whole((state, "f"), await content(state, "f"), table)
         seen.add(in_place)
     assert len(seen) > 2 and seen <= {8, 14, 20, 26, 32}
 
@@ -271,7 +268,7 @@ async def test_closed_with_no_row_more(store: UploadStore, written: Any, table: 
     async with rpq.resume((store, "f"), options=SMALL) as writer:
         assert writer.last_checkpoint.num_rows == writer.num_rows_stored == 24
         assert writer.last_checkpoint.offset == writer.num_bytes == len(until(written, 3))
-    await is_whole((store, "f"), await read(store, "f"), table.slice(0, 24))
+    await is_whole((store, "f"), await content(store, "f"), table.slice(0, 24))
 
 
 # --- what is at the key
@@ -326,9 +323,9 @@ async def test_another_object_is_replaced_only_when_asked(
     with pytest.raises(rpq.AlreadyExistsError) as caught:
         await rpq.resume((store, "f"), options=SMALL)
     assert "overwrite=True" in str(caught.value.hint)
-    assert await read(store, "f") == standing and await uploads_of(store, "f") == [upload_id]
+    assert await content(store, "f") == standing and await uploads_of(store, "f") == [upload_id]
     assert await finish((store, "f"), table, overwrite=True) == 16
-    await is_whole((store, "f"), await read(store, "f"), table)
+    await is_whole((store, "f"), await content(store, "f"), table)
 
 
 @pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
@@ -342,10 +339,10 @@ async def test_what_ended_is_not_resumed(store: UploadStore, written: Any) -> No
         ("foreign", "no file of ours"),
         ("salvaged", "a recovery made"),
     ]:
-        before = await read(store, key)
+        before = await content(store, key)
         with pytest.raises(rpq.RecoveryError, match=said):
             await rpq.resume((store, key), overwrite=True)
-        assert await read(store, key) == before and not await uploads_of(store, key)
+        assert await content(store, key) == before and not await uploads_of(store, key)
 
 
 async def test_an_upload_that_only_lacked_its_completion(store: UploadStore, written: Any) -> None:
@@ -353,7 +350,7 @@ async def test_an_upload_that_only_lacked_its_completion(store: UploadStore, wri
     await leave_upload(store, "f", written.data)
     with pytest.raises(rpq.RecoveryError, match="the file is complete"):
         await rpq.resume((store, "f"), options=SMALL)
-    assert await read(store, "f") == written.data and not await uploads_of(store, "f")
+    assert await content(store, "f") == written.data and not await uploads_of(store, "f")
 
 
 async def test_an_unfinished_object_and_no_upload(
@@ -361,7 +358,7 @@ async def test_an_unfinished_object_and_no_upload(
 ) -> None:
     await store.put("f", until(written, 2))
     assert await finish((store, "f"), table) == 16
-    await is_whole((store, "f"), await read(store, "f"), table)
+    await is_whole((store, "f"), await content(store, "f"), table)
 
 
 @pytest.mark.parametrize("checkpoint", [None, 1, 2])
@@ -378,7 +375,7 @@ async def test_an_upload_that_holds_no_more_than_the_object_is_left(
     left = written.data[: 3 * MiB] if checkpoint is None else until(written, checkpoint)
     upload_id = await leave_upload(store, "f", left)
     assert await finish((store, "f"), table) == 16
-    await is_whole((store, "f"), await read(store, "f"), table)
+    await is_whole((store, "f"), await content(store, "f"), table)
     assert await uploads_of(store, "f") == [upload_id]
     assert any(upload_id in message for message in caplog.messages)
 
@@ -400,7 +397,7 @@ async def test_an_upload_that_is_shown_to_be_later(
     await store.put("f", until(written, 1))
     await leave_upload(store, "f", until(written, 3))
     assert await finish((store, "f"), table) == 24
-    await is_whole((store, "f"), await read(store, "f"), table)
+    await is_whole((store, "f"), await content(store, "f"), table)
     assert not await uploads_of(store, "f")
 
 
@@ -416,10 +413,10 @@ async def test_an_upload_that_cannot_be_shown_to_be_of_the_object(
         await rpq.resume((store, "f"), options=SMALL)
     assert upload_id in str(caught.value) and f"{len(standing):,} bytes" in str(caught.value)
     assert "upload_id=" in str(caught.value.hint) and "overwrite=True" in str(caught.value.hint)
-    assert await read(store, "f") == standing and await uploads_of(store, "f") == [upload_id]
+    assert await content(store, "f") == standing and await uploads_of(store, "f") == [upload_id]
     chosen = {"upload_id": upload_id} if decided_by == "upload_id" else {"overwrite": True}
     assert await finish((store, "f"), table, **chosen) == 24
-    await is_whole((store, "f"), await read(store, "f"), table)
+    await is_whole((store, "f"), await content(store, "f"), table)
 
 
 async def test_the_log_shows_of_which_file_an_upload_is(store: UploadStore, tmp_path: Path) -> None:
@@ -452,7 +449,7 @@ async def test_an_upload_named_that_holds_no_more(store: UploadStore, written: A
     upload_id = await leave_upload(store, "f", until(written, 1))
     with pytest.raises(rpq.RecoveryError, match="no later checkpoint"):
         await rpq.resume((store, "f"), upload_id=upload_id, options=SMALL)
-    assert await read(store, "f") == until(written, 3)
+    assert await content(store, "f") == until(written, 3)
     assert await finish((store, "f"), table, upload_id=upload_id, overwrite=True) == 8
 
 
@@ -473,7 +470,7 @@ async def test_the_object_stays_and_the_new_upload_goes(
     else:
         assert faulty.faults[0].times, "it did not fail"
         await writer.abort()
-    assert await read(store, "f") == until(written, 2) and caplog.text == ""
+    assert await content(store, "f") == until(written, 2) and caplog.text == ""
     assert await finish((store, "f"), table) == 16
 
 
@@ -487,7 +484,7 @@ async def test_cancelled_on_the_way(store: UploadStore, written: Any, table: pa.
             await task.result().abort()
         await asyncio.gather(task, return_exceptions=True)
         assert not await uploads_of(store, "f")
-        assert await read(store, "f") == until(written, 2)
+        assert await content(store, "f") == until(written, 2)
     assert await finish((store, "f"), table) == 16
 
 
@@ -506,7 +503,7 @@ async def test_replaced_while_it_is_copied(store: UploadStore, written: Any, oth
 
     with pytest.raises(rpq.ObjectChangedError):
         await rpq.resume((Ignoring(store), "f"), options=SMALL)
-    assert not await uploads_of(store, "f") and await read(store, "f") == until(other, 3)
+    assert not await uploads_of(store, "f") and await content(store, "f") == until(other, 3)
 
 
 async def test_a_setting_that_does_not_fit(store: UploadStore, written: Any) -> None:
@@ -521,7 +518,7 @@ async def test_giving_up_again_leaves_the_object(store: UploadStore, written: An
     writer = await rpq.resume((store, "f"), options=SMALL)
     await writer.write(table.slice(16))
     await writer.abort()
-    assert await read(store, "f") == until(written, 2) and not await uploads_of(store, "f")
+    assert await content(store, "f") == until(written, 2) and not await uploads_of(store, "f")
 
 
 async def test_replaced_while_it_was_gone_on_with(
@@ -534,7 +531,7 @@ async def test_replaced_while_it_was_gone_on_with(
     await store.put("f", other.data)
     with pytest.raises((rpq.ObjectChangedError, rpq.WriterFencedError)):
         await writer.close()
-    assert await read(store, "f") == other.data
+    assert await content(store, "f") == other.data
 
 
 async def test_what_a_resumed_writer_leaves_is_completed_as_its_error_says(
@@ -575,7 +572,7 @@ async def test_a_resumption_that_comes_to_nothing_leaves_no_upload(
         (upload_id,) = await uploads_of(store, "f")
         assert upload_id in note
         await rpq.complete_upload((store, "f"), overwrite=True)
-        assert await read(store, "f") == until(written, 2)
+        assert await content(store, "f") == until(written, 2)
 
 
 # --- several who go on
@@ -659,7 +656,7 @@ async def test_the_first_writer_can_do_nothing_more(
     assert (await first.checkpoint()).state is rpq.StoredState.STORED
     second = await rpq.resume((store, "f"), row_group_rows=4, options=SMALL)
     assert second.num_rows_stored == 16
-    left = await read(store, "f")
+    left = await content(store, "f")
     with pytest.raises((rpq.WriterFencedError, rpq.WriterFailedError)) as caught:
         if what == "close":
             await first.close()
@@ -669,10 +666,10 @@ async def test_the_first_writer_can_do_nothing_more(
                 await first.checkpoint()
     fenced = caught.value
     assert isinstance(fenced, rpq.WriterFencedError) or isinstance(fenced.__cause__, rpq.WriterFencedError)
-    assert await read(store, "f") == left
+    assert await content(store, "f") == left
     await second.write(table.slice(16))
     await second.close()
-    await is_whole((store, "f"), await read(store, "f"), table)
+    await is_whole((store, "f"), await content(store, "f"), table)
 
 
 @pytest.mark.parametrize(("fencing", "order"), [("none", (0, 1)), ("none", (1, 0)), ("lease", (1, 0))])
@@ -691,10 +688,10 @@ async def test_of_two_who_resume_one_wins(
     with contextlib.suppress(rpq.WriterFencedError):
         await loser.write(other.slice(16))
     await winner.close()
-    whole = await read(store, "f")
+    whole = await content(store, "f")
     with pytest.raises((rpq.WriterFencedError, rpq.WriterFailedError, rpq.ObjectChangedError)):
         await loser.close()
-    assert await read(store, "f") == whole and mine
+    assert await content(store, "f") == whole and mine
     await is_whole((store, "f"), whole, table)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_bytes import content
 from parts_in_memory import PartStore
 
 import resilient_pq as rpq
@@ -38,10 +39,6 @@ async def source_of(store: Any, key: str = "damaged", data: bytes = DATA) -> Dam
     return await open_source((store, key), None)
 
 
-async def read(store: Any, key: str) -> bytes:
-    return bytes((await store.read_tail(key, 1 << 40)).data)
-
-
 @pytest.mark.parametrize("prefix_end", [MiB, PREFIX, 4 * MiB, len(DATA)])
 async def test_what_is_copied_and_what_is_read(prefix_end: int) -> None:
     recording = RecordingStore(PartStore())
@@ -65,8 +62,8 @@ async def test_what_is_copied_and_what_is_read(prefix_end: int) -> None:
     assert begun.sink.position == prefix_end
     await begun.sink.write(BEHIND)
     await begun.sink.complete()
-    assert await read(recording, "out") == DATA[:prefix_end] + BEHIND
-    assert await read(recording, "damaged") == DATA
+    assert await content(recording, "out") == DATA[:prefix_end] + BEHIND
+    assert await content(recording, "damaged") == DATA
 
 
 @pytest.mark.parametrize(
@@ -84,7 +81,7 @@ async def test_the_last_part_that_is_copied(equal: bool, copied: list[tuple[int,
     await begun.sink.write(BEHIND)
     assert begun.sink.upload_id is not None
     await begun.sink.complete()
-    assert await read(store, "out") == DATA + BEHIND
+    assert await content(store, "out") == DATA + BEHIND
     sent = sorted(call.end for call in recording.calls if call.verb == "put_part" and call.end)
     assert set(sent[1:]) == {2 * MiB}, "behind what was copied they are as long as the options say"
 
@@ -215,7 +212,7 @@ async def test_an_object_has_the_name_already() -> None:
     await begun.sink.abort()
     with pytest.raises(rpq.AlreadyExistsError):
         await prefixed_sink(source, store, "out", PREFIX, exclusive)
-    assert await read(store, "out") == b"somebody else's" and not await store.list_uploads("")
+    assert await content(store, "out") == b"somebody else's" and not await store.list_uploads("")
 
 
 # --- on servers

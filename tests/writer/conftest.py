@@ -10,16 +10,13 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import content
 
 from resilient_pq.errors import NotFoundError
 from resilient_pq.io import DEFAULT_SINK_OPTIONS, Buffer, ObjectInfo, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
 
 T = TypeVar("T")
-
-
-async def _bytes_of(store: MemoryStore, key: str = "file") -> bytes:
-    return bytes((await store.read_tail(key, 1 << 40)).data)
 
 
 @pytest.fixture
@@ -30,7 +27,7 @@ def store() -> MemoryStore:
 @pytest.fixture(scope="session")
 def bytes_of() -> Callable[..., Awaitable[bytes]]:
     """The bytes of an object, ``file`` if not told otherwise."""
-    return _bytes_of
+    return content
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +35,7 @@ def table_of() -> Callable[..., Awaitable[pa.Table]]:
     """What pyarrow reads of an object, checksums compared."""
 
     async def read(store: MemoryStore, key: str = "file") -> pa.Table:
-        data = io.BytesIO(await _bytes_of(store, key))
+        data = io.BytesIO(await content(store, key))
         return pq.read_table(data, page_checksum_verification=True)
 
     return read
@@ -49,7 +46,7 @@ def row_groups_of() -> Callable[..., Awaitable[list[int]]]:
     """Rows of each row group of an object."""
 
     async def read(store: MemoryStore, key: str = "file") -> list[int]:
-        metadata = pq.read_metadata(io.BytesIO(await _bytes_of(store, key)))
+        metadata = pq.read_metadata(io.BytesIO(await content(store, key)))
         return [metadata.row_group(ordinal).num_rows for ordinal in range(metadata.num_row_groups)]
 
     return read

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import content
 from parts_in_memory import PartStore
 
 import resilient_pq as rpq
@@ -24,10 +25,6 @@ def rows(start: int, stop: int, size: int = 50_000) -> dict[str, list[Any]]:
     return {"id": list(range(start, stop)), "noise": [random.Random(i).randbytes(size) for i in range(start, stop)]}
 
 
-async def read(store: MemoryStore, key: str) -> bytes:
-    return bytes((await store.read_tail(key, 1 << 30)).data)
-
-
 async def completed_by_the_rule(store: MemoryStore) -> bytes:
     """What anyone would find who completed the only upload now."""
     (upload,) = await store.list_uploads("")
@@ -38,7 +35,7 @@ async def completed_by_the_rule(store: MemoryStore) -> bytes:
         if part.size % MiB:
             break
     await store.complete_upload(upload.key, upload.upload_id, taken)
-    return await read(store, upload.key)
+    return await content(store, upload.key)
 
 
 def settings(**options: Any) -> dict[str, Any]:
@@ -61,7 +58,7 @@ async def test_accepted_stored_visible() -> None:
         head = writer.num_bytes_resent - first.offset % MiB
         assert 0 < head < 1000, "the open slot was sent in full, and before it the anchor in the first part"
     assert writer.last_checkpoint.state is rpq.StoredState.VISIBLE
-    assert pq.read_table(io.BytesIO(await read(store, "f"))).to_pydict() == rows(0, 100)
+    assert pq.read_table(io.BytesIO(await content(store, "f"))).to_pydict() == rows(0, 100)
 
 
 class SlowParts(PartStore):
@@ -244,7 +241,7 @@ async def file_with(noise: int) -> tuple[bytes, int]:
         await writer.write({"noise": [bytes(noise)]})
         checkpoint = await writer.checkpoint()
         await writer.write({"noise": [b"behind it"]})
-    return await read(store, "f"), checkpoint.offset
+    return await content(store, "f"), checkpoint.offset
 
 
 @pytest.mark.parametrize("which", ["checkpoint", "final"])

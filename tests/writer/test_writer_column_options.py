@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes
 
 import resilient_pq as rpq
 from resilient_pq.arrow.batch_ingest import Ingest
@@ -90,10 +91,7 @@ def test_filters_are_sized_by_the_distinct_values_that_are_there(distinct: int) 
 
 
 async def write(table: pa.Table, options: rpq.WriteOptions, **more: Any) -> bytes:
-    store = MemoryStore()
-    async with rpq.create((store, "file"), row_group_rows=50, options=options, **more) as writer:
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 40)).data)
+    return await file_bytes(table, row_group_rows=50, options=options, **more)
 
 
 @pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")

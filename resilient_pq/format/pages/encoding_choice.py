@@ -59,6 +59,10 @@ _BEATS_DICTIONARY: Final = 0.8
 _ENTRIES_SHRINK: Final = 4
 #: DELTA_BINARY_PACKED has to be this much smaller than PLAIN, which costs nothing to decode.
 _BEATS_PLAIN: Final = 0.95
+#: Values that all increase, or all decrease, and take no more bytes than this in DELTA_BINARY_PACKED, and this part of
+#: PLAIN, are compared with nothing else: no dictionary is smaller, and to compress PLAIN takes longest of all.
+_CLEAR_DELTA: Final = 128
+_CLEAR_DELTA_PART: Final = 32
 #: Largest dictionary of a text column whose other chunks have dictionaries.
 _LARGEST_DICTIONARY: Final = 1 << 30
 #: Range of the differences between neighbours that fits into fewer than 32 bits, with room to spare.
@@ -231,8 +235,10 @@ def _choose_smallest(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choic
     must_be_narrow = other is Encoding.DELTA_BINARY_PACKED and not options.new_readers
     if must_be_narrow and not all(_narrow_steps(values[run]) for run in sample):
         return _choose_plain_or_dictionary(leaf, values, options)
-    plain, of_plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
     smallest, of_other = _estimate(other, leaf, values, sample, options)
+    if _is_clear(other, values, of_other):
+        return Choice(other, values=of_other)
+    plain, of_plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
     built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * smallest)
     limit, by_dictionary = math.inf, None
     if built is not None:
@@ -324,6 +330,17 @@ def _narrow_steps(values: Values) -> bool:
     steps = np.subtract(values[1:], values[:-1], out=memory_pool.empty((len(values) - 1,), values.dtype))
     low, high, _ = kernels.number_min_max(steps)
     return bool(high - low < _MAX_DELTA_RANGE)
+
+
+def _is_clear(other: Encoding, values: Values, known: CompressedValues | None) -> bool:
+    """Whether integers, all of which are known in DELTA_BINARY_PACKED, are a sequence."""
+    assert isinstance(values, np.ndarray)
+    if other is not Encoding.DELTA_BINARY_PACKED or known is None:
+        return False
+    size = len(known.compressed)
+    if size > _CLEAR_DELTA or _CLEAR_DELTA_PART * size > values.nbytes:
+        return False
+    return bool(np.all(values[1:] > values[:-1]) or np.all(values[1:] < values[:-1]))
 
 
 def _sample(leaf: Leaf, values: Values) -> list[slice]:

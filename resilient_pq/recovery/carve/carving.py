@@ -263,7 +263,7 @@ def _report_oddities(placing: StretchPlacement) -> list[Finding]:
         start, end = placing.ended
         message = f"{end - start} pages were put in no column"
         odd.append(placing.layout.steps.finding(message, pages[start].page.offset, pages[end - 1].page.end))
-    if any(start <= page < end for page in placing.layout.unclear for start, end in placing.left_out):
+    if any(start <= page < end for page, _ in placing.layout.unclear for start, end in placing.left_out):
         odd.append(
             Finding(
                 Damage.UNVERIFIED,

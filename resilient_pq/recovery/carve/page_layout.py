@@ -122,7 +122,8 @@ class PageLayout:
         """
         self._places = places or {}
         self._separated = separated
-        self.unclear: list[int] = []  # pages with which row groups begin that can be laid out in several ways
+        # Where chunks can be laid out in several ways, by first page and column: the index behind their last page
+        self.unclear: dict[tuple[int, int], int] = {}
         self.pages = pages
         self.columns = columns
         self.borders = frozenset(borders)
@@ -177,10 +178,10 @@ class PageLayout:
         good = [way for way in compared if self._may_go_on(way.end, end)]
         if not good and any(way.end == end for way in usual):
             return self._longest(usual, expected)
-        good = good or compared
-        if len(good) > 1:
-            return self._most_even(good, start, end)
-        return good[0] if good else self._longest(ways, expected)
+        possible = good or compared
+        if len(possible) > 1:
+            return self._most_even(possible, start, end, goes_on=bool(good))
+        return possible[0] if possible else self._longest(ways, expected)
 
     def _longest(self, ways: Sequence[LaidGroup], expected: Set[int]) -> LaidGroup | None:
         """The way to lay out a row group that was cut, as far as all ways of that length agree."""
@@ -238,13 +239,13 @@ class PageLayout:
             counts += [rows for rows in sorted(expected) if rows > counts[-1]]
         return counts
 
-    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup | None:
+    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int, *, goes_on: bool) -> LaidGroup | None:
         """The way in which the pages of each column are most alike; None where that is not clear."""
         common = min(self._reach(way, start, end) for way in ways)
         rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
         if rated[0][0] * _CLEARLY < rated[1][0]:
             return rated[0][1]
-        self.unclear.append(start)
+        self.unclear[start, ways[0].spans[0].leaf] = end if goes_on else max(way.end for way in ways)
         return None
 
     def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:

@@ -1,8 +1,8 @@
 """Stretches of pages with missing bytes between them, each put at its place in the file. Pure.
 
-Where a stretch begins within a row group, its column is chosen by the types of its pages, the rows of other row groups,
-and the number of missing bytes before it. Where these do not decide clearly the stretch is left out: rows with mixed-up
-columns are worse than lost rows.
+Where a stretch begins within a row group, the types of its pages and their rows must refute every column but one;
+otherwise it is left out, since rows with mixed-up columns are worse than lost rows. The number of missing bytes before
+it decides only which row group it is of: where bytes were deleted, it is wrong by any number of chunks.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from resilient_pq.format.resilience_records import ChunkPlace
 from resilient_pq.recovery.carve.page_layout import LaidGroup, PageLayout, Span
 from resilient_pq.recovery.carve.page_probe import ColumnKind
 
-#: Of several places one is taken where the bytes that are missing differ from what is usual by no more than this, in
-#: chunks, and
+#: Of several row groups one is taken where the bytes that are missing differ from what is usual by no more than this
+#: part of a row group, or
 _NEARLY = 0.3
 #: by this much less than those of any other.
 _CLEARLY = 0.4
 #: No place is taken where they differ by more than this part of a row group.
 _UNLIKELY = 0.6
-#: Where more chunks than this are missing, their sizes tell nothing: the errors add up.
-_MOST_MISSING = 24
 #: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
 _MOST_LEADING = 512
 
@@ -143,9 +141,11 @@ class StretchPlacement:
                     self._note(learned.spans)
 
     def _reach(self, group: LaidGroup, end: int) -> int:
-        """The index behind the last page that can be laid out behind a row group."""
-        following = self.layout.groups(group.end, end) if group.whole else []
-        return following[-1].end if following else group.end
+        """The index behind the last page that may be laid out behind a row group."""
+        last = [group, *(self.layout.groups(group.end, end) if group.whole else [])][-1]
+        if last.whole:
+            return self.layout.unclear.get((last.end, 0), last.end)
+        return end if last.spans else last.end
 
     def _note(self, spans: Sequence[Span]) -> None:
         for span in spans:
@@ -230,16 +230,34 @@ class StretchPlacement:
                 if (lead is not None or first == start) and (place := self._place_at(first, end, leaf, lead)):
                     found.append(place)
         reached = [end if place.group is None else self._reach(place.group, end) for place in found]
-        return [place for place, reach in zip(found, reached, strict=True) if reach == max(reached)]
+        return self._without_odd([place for place, reach in zip(found, reached, strict=True) if reach == max(reached)])
+
+    def _without_odd(self, places: Sequence[_Place]) -> list[_Place]:
+        """The places, without chunks of an unusual number of rows whose pages may end another one of their column."""
+        ends = {(place.lead.leaf, place.lead.end) for place in places if place.lead is not None and place.group}
+        return [
+            place
+            for place in places
+            if place.lead is not None
+            or place.group is None
+            or not place.group.counted
+            or place.group.num_rows in self.layout.expected_rows
+            or (place.leaf, place.group.spans[0].end) not in ends
+        ]
 
     def _place_at(self, first: int, end: int, leaf: int, lead: Span | None) -> _Place | None:
         """The way to continue with a column at a page; None for none."""
         if first == end:
             return _Place(lead, leaf, None)
         group = self.layout.group(first, end, leaf)
-        if group is None or not group.counted:
+        begins = self.layout.pages[first].is_dictionary or first in self.layout.borders
+        unclear = self.layout.unclear.get((first, leaf))
+        if group is None and unclear is not None:
+            group, begins = LaidGroup(0, (), unclear, whole=False), True
+        # Where nothing tells how many rows a column has, it is not refuted.
+        if group is None or not (group.counted or begins):
             return None
-        fits = lead is None or leaf == 0 or self._may_lead(lead, group.num_rows)
+        fits = lead is None or leaf == 0 or not group.counted or self._may_lead(lead, group.num_rows)
         return _Place(lead, leaf, group) if fits else None
 
     def _may_lead(self, lead: Span, num_rows: int) -> bool:
@@ -261,35 +279,19 @@ class StretchPlacement:
         return lead if most is None or self._may_lead(lead, most) else None
 
     def _choose(self, start: int, places: Sequence[_Place]) -> tuple[_Place, int] | None:
-        """The best place and the number of its first chunk; None where no place is clearly the best."""
-        ways = [(place, chunk) for place in places for chunk in self._chunks(start, place)]
-        rated = sorted(((self._badness(start, *way), *way) for way in ways), key=lambda rating: rating[0])
-        if not rated:
+        """The only place and the number of its first chunk; None where there are more, or no number fits."""
+        if len(places) != 1 or (places[0].group is not None and not places[0].group.counted):
             return None
-        best, place, chunk = rated[0]
+        place = places[0]
+        rated = sorted((self._badness(start, place, chunk), chunk) for chunk in self._chunks(start, place))
+        best, chunk = rated[0]
         count = len(self.layout.columns)
-        if best > _UNLIKELY * count or self._has_rival(rated):
+        if best > _UNLIKELY * count:
             return None
-        # Where only the number of the row group is in doubt, a mistake is one of whole row groups, and shows.
-        later = next((badness for badness, same, number in rated[1:] if same == place and number != chunk), None)
-        if later is not None and best > _NEARLY * count and later < best + _CLEARLY * count:
+        # A mistake is one of whole row groups, and shows.
+        if len(rated) > 1 and best > _NEARLY * count and rated[1][0] < best + _CLEARLY * count:
             return None
         return place, chunk
-
-    def _has_rival(self, rated: Sequence[tuple[float, _Place, int]]) -> bool:
-        """Whether another place is nearly as good as the best, or the best is not good enough to choose it by sizes."""
-        best, place, chunk = rated[0]
-        others = next((badness for badness, other, _ in rated[1:] if other != place), None)
-        if others is None:
-            return False
-        clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them show little
-        return best > _NEARLY or others < best + clearly or not self._sizes_known(place, chunk)
-
-    def _sizes_known(self, place: _Place, chunk: int) -> bool:
-        """Whether the sizes of missing chunks are known well enough to choose a place by them."""
-        count = len(self.layout.columns)
-        missing = range(self._chunk, min(chunk + 1, self._chunk + count))
-        return chunk - self._chunk <= _MOST_MISSING and all(number % count in self._sizes for number in missing)
 
     def _chunks(self, start: int, place: _Place) -> list[int]:
         """The numbers in the file that the first chunk of a place may have."""

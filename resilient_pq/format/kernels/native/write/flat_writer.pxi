@@ -21,6 +21,9 @@ cdef enum:
     MOST_BOUND = 64
     FEW_VALUES = 512  # of fewer, distinct ones are not estimated
     NUM_RUNS = 32
+    CLEAR_DELTA = 128  # as of `encoding_choice`
+    CLEAR_DELTA_PART = 32
+    SEQUENCE = 2
     FREE_CHOICE = 0  # whether a chunk has a dictionary: what is smallest, one, none, or as the first chunk of its column
     KEPT_DICTIONARY = 1
     NO_DICTIONARY = 2
@@ -134,6 +137,8 @@ cdef class FlatWriter:
         cdef int encoding = PLAIN_VALUES, codec = <int> options[OPTION_CODEC]
         cdef bint integers = made.physical_type == 1 or made.physical_type == 2
         cdef int64_t most = INT64_MAX
+        cdef bint clear = False
+        cdef int narrow = integers and of.m == of.n >= 2
         if optional:
             levels = levels_of(room)
         delta = None
@@ -145,12 +150,18 @@ cdef class FlatWriter:
                 number_distinct(room, of.m, INT64_MAX)
             encoding, indices, entries = DICTIONARY_INDICES, indices_of(room), entries_of(room)
         else:
-            if integers and of.m == of.n >= 2 and narrow_steps(of):
+            if narrow:
+                narrow = narrow_steps(of)
+            if narrow:
                 delta = delta_of(room)
-                packed_plain = self.packed(room, codec, plain, options[OPTION_LEVEL])
                 packed_delta = self.packed(room, codec, delta, options[OPTION_LEVEL])
                 most = 4 * <int64_t> len(packed_delta)
-            if dictionary_pays(room, options[OPTION_DICTIONARY], most):
+                clear = narrow == SEQUENCE and most <= 4 * CLEAR_DELTA and CLEAR_DELTA_PART * most <= 4 * of.plain
+                if not clear:
+                    packed_plain = self.packed(room, codec, plain, options[OPTION_LEVEL])
+            if clear:
+                encoding, values, packed, delta = DELTA_VALUES, delta, packed_delta, None
+            elif dictionary_pays(room, options[OPTION_DICTIONARY], most):
                 indices, entries = indices_of(room), entries_of(room)
                 encoding = DICTIONARY_INDICES
                 if codec or delta is not None:
@@ -344,14 +355,14 @@ cdef bytes delta_of(Room* room):
     return room.encoded[: encode_delta(<const int64_t*> room.of.data, room.of.m, room.encoded)]
 
 
-cdef bint narrow_steps(const Gathered* of) noexcept nogil:
-    """Whether the differences between neighbours are narrow enough for every reader."""
+cdef int narrow_steps(const Gathered* of) noexcept nogil:
+    """Whether differences between neighbours are narrow enough for every reader; SEQUENCE where all have one sign."""
     if of.width == 4:
         return steps_are_narrow(<const int32_t*> of.data, of.m)
     return steps_are_narrow(<const int64_t*> of.data, of.m)
 
 
-cdef bint steps_are_narrow(const Offset* values, Py_ssize_t m) noexcept nogil:
+cdef int steps_are_narrow(const Offset* values, Py_ssize_t m) noexcept nogil:
     cdef Offset low = values[0], high = values[0]
     cdef int64_t step, least = 0, most = 0
     cdef Py_ssize_t i
@@ -362,7 +373,9 @@ cdef bint steps_are_narrow(const Offset* values, Py_ssize_t m) noexcept nogil:
     for i in range(1, m):
         step = <int64_t> values[i] - <int64_t> values[i - 1]
         least, most = (step if i == 1 else min(least, step)), (step if i == 1 else max(most, step))
-    return <uint64_t> most - <uint64_t> least < 1 << 28
+    if <uint64_t> most - <uint64_t> least >= 1 << 28:
+        return False
+    return SEQUENCE if least > 0 or most < 0 else 1
 
 
 cdef inline Py_ssize_t index_bytes(Py_ssize_t m, Py_ssize_t entries) noexcept nogil:
