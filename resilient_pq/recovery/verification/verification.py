@@ -90,6 +90,11 @@ async def _scan_damaged(
         position = positions.get(row_group.ordinal)
         if position is None or position in damaged:
             scanned[row_group.ordinal] = await scanner.scan(row_group)
+    options = replace(options, displaced_at=scanner.displaced_at)
+    before = [row_group for row_group in reconstruction.row_groups if row_group.end in options.displaced_at]
+    if before:
+        scanner = PageScanner(source, options, contents)
+        scanned |= {row_group.ordinal: await scanner.scan(row_group) for row_group in before}
     if not reconstruction.moved and sum(map(_count_lost_pages, scanned.values())) > 1:
         displaced = await _displaced_parts(reconstruction)
         if displaced is not None:
