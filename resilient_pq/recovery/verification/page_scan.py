@@ -157,8 +157,10 @@ class PageScanner:
             for chunk, pages in zip(located.chunks, hints, strict=True)
         ]
         stated = [chunk for chunk in located.chunks if chunk is not None and chunk.pages is None]
-        if not stated:
-            return salvaged
+        return await self._without_displaced(salvaged) if stated else salvaged
+
+    async def _without_displaced(self, salvaged: list[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
+        """The chunks of a row group, without pages that other pages show to lie in the places of others."""
         in_order = sorted(filter(None, salvaged), key=lambda left: left.chunk.range.start)
         if in_order[0].is_misplaced:
             self.displaced_at |= {in_order[0].chunk.range.start}
