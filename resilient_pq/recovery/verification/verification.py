@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -90,6 +90,10 @@ async def _scan_damaged(
         position = positions.get(row_group.ordinal)
         if position is None or position in damaged:
             scanned[row_group.ordinal] = await scanner.scan(row_group)
+    if scanner.displaced_at:
+        options = replace(options, displaced_at=scanner.displaced_at)
+        scanner = PageScanner(source, options, contents)
+        scanned |= await _scan_before(reconstruction, options.displaced_at, scanner)
     if not reconstruction.moved and sum(map(_count_lost_pages, scanned.values())) > 1:
         displaced = await _displaced_parts(reconstruction)
         if displaced is not None:
@@ -98,6 +102,14 @@ async def _scan_damaged(
             for ordinal in [ordinal for ordinal, left in scanned.items() if _count_lost_pages(left)]:
                 scanned[ordinal] = await scanner.scan(scanned[ordinal].located)
     return options, scanner, scanned
+
+
+async def _scan_before(
+    reconstruction: Reconstruction, offsets: Container[int], scanner: PageScanner
+) -> dict[int, ScannedRowGroup]:
+    """Scan the row groups that end at some offsets."""
+    before = [row_group for row_group in reconstruction.row_groups if row_group.end in offsets]
+    return {row_group.ordinal: await scanner.scan(row_group) for row_group in before}
 
 
 def _count_again(

@@ -215,8 +215,10 @@ class _Pieces:
         ]
         if finals and finals[-1].offset >= last.offset:
             return min(finals[-1].end, self.size - last.shift)
-        behind = (at for at, _ in self.found if at >= last.end + last.shift)
-        return min(behind, default=self.size) - last.shift
+        end = min((at for at, _ in self.found if at >= last.end + last.shift), default=self.size)
+        if end < self.size and end not in (at for at, _ in self.headers):
+            end += HEADER_SIZE  # the header of an overwritten record shows that what is before it may be overwritten
+        return end - last.shift
 
 
 def _named_bytes(header: RecordHeader, payload: memoryview) -> Iterator[ChecksummedBytes]:
