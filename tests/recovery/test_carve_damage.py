@@ -401,3 +401,26 @@ async def test_where_many_chunks_are_missing_none_is_put_into_another_column_of_
         rows = [*zip(*found.values(), strict=True)]
         assert len(rows) >= 100
         assert held.issuperset(rows)
+
+
+@pytest.mark.parametrize(("use_dictionary", "page_size"), [(True, 1024), (False, 1024), (True, 1 << 20)])
+async def test_columns_of_two_row_groups_are_not_joined_where_about_one_was_deleted(
+    use_dictionary: bool, page_size: int, carving: Any
+) -> None:
+    """The rows of the second fit those of the first just as well: only bytes that are all there tell them apart."""
+    rng = random.Random(2)
+    words = [[f"{rng.randrange(16**4):06x}" for _ in range(3000)] for _ in range(2)]
+    reals = [[rng.random() for _ in range(3000)] for _ in range(2)]
+    table = pa.table({"id": range(3000), "a": words[0], "x": reals[0], "b": words[1], "y": reals[1]})
+    out = io.BytesIO()
+    options: dict[str, Any] = {"use_dictionary": use_dictionary, "data_page_size": page_size, "write_batch_size": 100}
+    pq.write_table(table, out, row_group_size=500, write_page_checksum=True, **options)
+    truth = Truth(out.getvalue(), carving)
+    data, held = out.getvalue()[: truth.end], {*zip(*table.to_pydict().values(), strict=True)}
+    usual = truth.chunks[2][0][0] - truth.chunks[1][0][0]
+    for part, leaf in ((0.9, 1), (0.98, 2), (0.8, 3)):
+        cut = sum(truth.chunks[1][leaf]) // 2
+        found = await recovered(data[:cut] + data[cut + int(part * usual) :], table)
+        rows = [*zip(*found.values(), strict=True)]
+        assert held.issuperset(rows)
+        assert len(rows) == 2000  # of the four row groups before and behind the deletion

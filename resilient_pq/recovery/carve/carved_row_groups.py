@@ -29,8 +29,9 @@ class RowGroupBuilder:
         known: list[LocatedRowGroup] = []
         before: int | None = 0
         for ordinal, group in enumerate(groups):
-            is_last = ordinal == len(groups) - 1
-            ended = not is_last or (bool(group.spans[-1]) and group.spans[-1][-1].ends_chunk)
+            # Where the next row group does not follow, its rows may be of this one.
+            has_next = ordinal < len(groups) - 1 and groups[ordinal + 1].follows
+            ended = has_next or (bool(group.spans[-1]) and group.spans[-1][-1].ends_chunk)
             num_rows = group.num_rows if ended else None
             chunks = tuple(
                 self._chunk(ordinal, leaf, group.spans[leaf.ordinal], group.num_rows, adrift=group.adrift)

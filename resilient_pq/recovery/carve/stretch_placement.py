@@ -283,43 +283,31 @@ class StretchPlacement:
         """The only place and the number of its first chunk; None where there are more, or no number fits."""
         if len(places) != 1 or (places[0].group is not None and not places[0].group.counted):
             return None
-        place = places[0]
-        if not self._is_counted(start):
-            return place, self._apart(place)
-        rated = sorted((self._badness(start, place, chunk), chunk) for chunk in self._chunks(start, place))
-        best, chunk = rated[0]
-        count = len(self.layout.columns)
-        if best > _NEARLY * count and (len(rated) == 1 or rated[1][0] < best + _CLEARLY * count):
-            return place, self._apart(place)
-        return (place, chunk) if self._has_all_rows(start, place, chunk) else (place, self._apart(place))
+        place, count = places[0], len(self.layout.columns)
+        if self._is_counted(start):
+            rated = sorted((self._badness(start, place, chunk), chunk) for chunk in self._chunks(start, place))
+            best, chunk = rated[0]
+            is_clear = best <= _NEARLY * count or (len(rated) > 1 and rated[1][0] >= best + _CLEARLY * count)
+            whole = place.lead if place.group is not None else None  # it ends its chunk
+            if is_clear and self._has_all_rows(start, whole, chunk):
+                return place, chunk
+        # A row group of its own, without the pages before.
+        number = self._chunk // count
+        number += number < len(self.groups) and any(self.groups[number].spans)
+        return place, count * number + (place.leaf if place.lead is None else place.lead.leaf)
 
     def _is_counted(self, start: int) -> bool:
         """Whether as many bytes lie between what was placed last and a page as were written there."""
         return all(self.holes[i].is_full_length for i in range(self._last + 1, start + 1) if i in self.holes)
 
-    def _apart(self, place: _Place) -> int:
-        """The number of a place's first chunk in a row group without pages of those before it."""
-        count = len(self.layout.columns)
-        number = self._chunk // count
-        number += number < len(self.groups) and any(self.groups[number].spans)
-        return count * number + (place.leaf if place.lead is None else place.lead.leaf)
-
-    def _has_all_rows(self, start: int, place: _Place, chunk: int) -> bool:
-        """Whether the damaged pages before a place in the same row group have just the rows that are missing there."""
-        count = len(self.layout.columns)
-        hole, number = self.holes.get(start), self._chunk // count
-        if hole is None or hole.num_values is None or self._last + 1 != start or number != chunk // count:
+    def _has_all_rows(self, start: int, lead: Span | None, chunk: int) -> bool:
+        """Whether the damaged pages between two parts of a chunk have just the rows that are missing there."""
+        hole = self.holes.get(start)
+        if hole is None or hole.num_values is None or lead is None or chunk != self._chunk or not self._unfinished():
             return True
-        known = self.groups[number].num_rows if number < len(self.groups) else None
-        if known is None and place.group is not None and place.group.counted:
-            known = place.group.num_rows
-        seen = self.groups[number].spans[self._chunk % count] if number < len(self.groups) else []
-        nested = any(kind.max_repetition_level for kind in self.layout.columns)
-        if known is None or nested or (seen and (len(seen) > 1 or not seen[0].begins_chunk)):
-            return True
-        missing = known * (chunk - self._chunk) - sum(placed.span.rows for placed in seen)
-        missing += known - place.lead.rows if place.lead is not None else 0
-        return missing == hole.num_values
+        (*more, seen), rows = self._group().spans[lead.leaf], self._group().num_rows
+        is_known = rows is not None and not more and seen.begins_chunk and not seen.kind.max_repetition_level
+        return not is_known or seen.span.rows + hole.num_values + lead.rows == rows
 
     def _chunks(self, start: int, place: _Place) -> list[int]:
         """The numbers in the file that the first chunk of a place may have."""
