@@ -12,6 +12,7 @@ import numpy as np
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.chunk_salvage import ChunkBytes, RowRun, SalvagedChunk
 from resilient_pq.damage.displaced_pages import goes_beyond, is_adrift, is_displaced, without_displaced
+from resilient_pq.damage.exact_page import check_exact
 from resilient_pq.damage.lost_region import LostRegion, RemainingRowGroup, lost_regions
 from resilient_pq.damage.on_damage import OnDamage, choose_rows, rows_kept
 from resilient_pq.damage.page_hints import (
@@ -28,10 +29,12 @@ from resilient_pq.format.compression import codecs
 from resilient_pq.format.file_metadata import Encoding, FileMetaData
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.open_chunk import concatenate
+from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.pages.row_selection import leaf_column, leaf_data, null_rows
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.format.schema_tree import Selection
 from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.decoder import DamagedChunk, DecodedRowGroup
 from resilient_pq.reader.filter import index_ranges
@@ -59,7 +62,7 @@ class DamagedRowGroups:
     ) -> DecodedRowGroup:
         """The rows of a row group with damaged chunks; costs requests for its record, or for OffsetIndexes."""
         for chunk in damaged:
-            _check_supported(chunk.chunk)
+            self._check_supported(chunk.chunk)
         if group.num_rows > _MAX_ROWS:
             raise damaged[0].error
         salvaged = await self._salvage_chunks(group, damaged)
@@ -75,6 +78,14 @@ class DamagedRowGroups:
                 where=Where(row_group=group.ordinal),
             ) from error
         return replace(found, lost=self._located(found.lost, group, salvaged))
+
+    def _check_supported(self, chunk: ChunkRead) -> None:
+        """Refuse a chunk whose codec or encodings this version does not know: not even a whole one could be read."""
+        with located(chunk.where):
+            codecs.check_readable(chunk.metadata.codec)
+            for encoding in () if _is_counted(self._objects.contents, chunk) else chunk.metadata.encodings:
+                if encoding not in list(Encoding):
+                    raise UnsupportedError(f"the encoding {encoding} is not supported")
 
     async def _salvage_chunks(self, group: RowGroupRead, damaged: Sequence[DamagedChunk]) -> list[SalvagedChunk]:
         hints = await self._page_hints(group, [chunk.chunk for chunk in damaged])
@@ -142,6 +153,19 @@ class DamagedRowGroups:
             return None
 
 
+def check_headers(contents: Contents, chunk: ChunkRead, parts: Sequence[memoryview]) -> None:
+    """Refuse a chunk with a page whose header contradicts it, where only these headers tell what the chunk has."""
+    if chunk.pages is not None or not _is_counted(contents, chunk):
+        return
+    codec, encodings = chunk.metadata.codec, chunk.metadata.encodings
+    for page in pages_of(memoryview(b"".join(parts)), chunk.range.start, chunk.num_values_to_read):
+        with located(replace(chunk.where, page=page.ordinal, offset=page.offset)):
+            try:
+                check_exact(page, chunk.leaf, codec, encodings, chunk.quirks)
+            except UnsupportedError as error:
+                raise FormatError(error.message) from error
+
+
 def check_statistics(metadata: FileMetaData, column: LeafColumn, chunk: ChunkRead) -> None:
     """Refuse a whole chunk without a checksum of its own that decodes to other values than its statistics tell of."""
     if chunk.pages is None and is_adrift(chunk) and not stated_of(metadata, chunk).agrees(leaf_data(column), None):
@@ -149,18 +173,15 @@ def check_statistics(metadata: FileMetaData, column: LeafColumn, chunk: ChunkRea
         raise FormatError(message, where=chunk.where)
 
 
+def _is_counted(contents: Contents, chunk: ChunkRead) -> bool:
+    """Whether only the headers of its pages tell what a chunk has."""
+    hints = contents.pages.get((chunk.row_group, chunk.leaf.ordinal))
+    return hints is not None and hints.counted
+
+
 def _with_sums(group: RowGroupRead) -> set[int]:
     """The ordinals of the leaves whose chunks have checksums."""
     return {chunk.leaf.ordinal for chunk in group.chunks if not is_adrift(chunk)}
-
-
-def _check_supported(chunk: ChunkRead) -> None:
-    """Refuse a chunk whose codec or encodings this version does not know: not even a whole one could be read."""
-    with located(chunk.where):
-        codecs.check_readable(chunk.metadata.codec)
-        for encoding in chunk.metadata.encodings:
-            if encoding not in list(Encoding):
-                raise UnsupportedError(f"the encoding {encoding} is not supported")
 
 
 def _keep_rows(

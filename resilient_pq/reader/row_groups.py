@@ -283,11 +283,14 @@ class RowGroupWork:
         self._add(piece, column, None)
 
     def _decoded(self, piece: ChunkTask, chunk: ChunkRead, parts: Sequence[memoryview]) -> LeafColumn:
-        column = decode_parts(chunk, parts, verify=self._verify, layout=self._layouts[piece.column])
-        if not self._raises:
-            from resilient_pq.reader.damaged_row_groups import check_statistics  # noqa: PLC0415 (as above)
+        if self._raises:
+            return decode_parts(chunk, parts, verify=self._verify, layout=self._layouts[piece.column])
+        from resilient_pq.reader.damaged_row_groups import check_headers, check_statistics  # noqa: PLC0415 (as above)
 
-            check_statistics(self._objects.contents.metadata, column, chunk)
+        contents = self._objects.contents
+        check_headers(contents, chunk, parts)
+        column = decode_parts(chunk, parts, verify=self._verify, layout=self._layouts[piece.column])
+        check_statistics(contents.metadata, column, chunk)
         return column
 
     def _is_filtered(self, chunk: ChunkRead) -> bool:

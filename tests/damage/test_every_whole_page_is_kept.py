@@ -271,6 +271,34 @@ async def test_a_count_that_leaves_out_the_end_of_a_list(snappy_file: Any, value
     data[page.header.start : page.header.stop] = compact_protocol.encode(replace(header, data_page_header=less))
     kept = await values_kept(snappy_file, bytes(data))
     assert kept["id"] == 120
+    for row in await read_in_place(bytes(data)):
+        assert row["lists"] in (None, snappy_file.table["lists"][row["id"]].as_py())
+
+
+async def read_in_place(data: bytes) -> list[dict[str, Any]]:
+    """The 120 rows of a torn file, with nulls for what is lost."""
+    store = MemoryStore()
+    await store.put("file", data)
+    async with rpq.open((store, "file"), on_damage="null") as file:
+        rows = (await file.read()).to_pylist()
+    assert len(rows) == 120
+    return rows
+
+
+async def test_an_encoding_that_a_changed_header_names_costs_a_page(snappy_file: Any) -> None:
+    """Only page headers tell the encodings of a chunk before a cut: one that nobody knows is damage."""
+    row_group = snappy_file.layout.row_groups[2]
+    (chunk,) = (chunk for chunk in row_group.chunks if chunk.path == ("town",))
+    page = chunk.pages[1]
+    header, _ = compact_protocol.decode(PageHeader, snappy_file.data[page.header.start : page.header.stop])
+    changed = replace(header, data_page_header=replace(header.data_page_header, encoding=24))
+    data = bytearray(snappy_file.data[: row_group.record.place.start + 45])
+    data[page.header.start : page.header.stop] = compact_protocol.encode(changed)
+    lost = [row["id"] for row in await read_in_place(bytes(data)) if row["town"] is None]
+    written = snappy_file.table["town"].to_pylist()
+    assert [number for number in lost if written[number] is not None] == [
+        number for number in range(80, 90) if written[number] is not None
+    ]
 
 
 async def test_a_damaged_anchor_before_a_cut(one_paged_file: Any) -> None:
