@@ -74,6 +74,25 @@ async def test_sizes_without_head(site: Any, store: HttpStore) -> None:
     assert not await store.exists(site.url.replace("a.parquet", "none"))
 
 
+async def test_a_body_that_nobody_wants_is_not_received(store: HttpStore) -> None:
+    """A server without HEAD that ignores ranges begins to send all of the file to who asks for its size."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"HEAD"):
+            writer.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\nPAR1")
+            assert await reader.read() == b""
+            left.set()
+        writer.close()
+
+    left = asyncio.Event()
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        _, port = server.sockets[0].getsockname()
+        assert (await store.head(f"http://127.0.0.1:{port}/a")).size == 999_999
+        await asyncio.wait_for(left.wait(), 5)
+
+
 async def test_an_empty_file(site: Any, store: HttpStore) -> None:
     site.data = b""
     assert (await store.read_tail(site.url, 10)).info.size == 0

@@ -27,7 +27,7 @@ from resilient_pq.errors import (
     WriterClosedError,
 )
 from resilient_pq.io import ListedObject, LocalStore, SinkOptions, StoredState, names_of
-from resilient_pq.io.partial_file import PartialFile
+from resilient_pq.io.partial_file import PartialFile, make_folders
 
 OVERWRITE = SinkOptions(overwrite_partial=True)
 
@@ -91,7 +91,18 @@ async def test_a_left_over_partial_file_is_replaced_when_asked(store: LocalStore
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files cannot be counted here")
 @pytest.mark.parametrize("size", [10, 32 << 20])
-async def test_what_is_replaced_is_let_go_of(store: LocalStore, path: str, size: int) -> None:
+async def test_what_is_replaced_is_let_go_of(
+    store: LocalStore, path: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a thread of its own where it is large: file systems take seconds to free many blocks."""
+
+    def close(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == before:
+            closed_by.append(threading.current_thread().name)
+        close_it(descriptor)
+
+    close_it, closed_by = os.close, list[str]()
+    monkeypatch.setattr(os, "close", close)
     with open(path, "wb") as file:
         file.truncate(size)
     before = os.stat(path).st_ino
@@ -108,7 +119,25 @@ async def test_what_is_replaced_is_let_go_of(store: LocalStore, path: str, size:
         except FileNotFoundError:
             continue
     assert before not in open_files
+    assert [name == "free-replaced-file" for name in closed_by] == [size > 10]
     assert Path(path).read_bytes() == b"new"
+
+
+async def test_a_folder_on_a_drive_that_is_not_there_is_not_looked_for_forever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of such a drive the root is missing as well, and is the folder above itself."""
+
+    def isdir(_: object) -> bool:
+        asked.append(None)
+        assert len(asked) < 1000
+        return False
+
+    asked: list[None] = []
+    monkeypatch.setattr(os.path, "isdir", isdir)
+    make_folders(str(tmp_path / "a" / "b"))
+    monkeypatch.undo()
+    assert (tmp_path / "a" / "b").is_dir()
 
 
 async def test_the_partial_file_of_a_living_writer_is_never_replaced(store: LocalStore, path: str) -> None:

@@ -7,10 +7,11 @@ import re
 from typing import Any
 
 import fsspec
+import obstore.store
 import pytest
 
 from resilient_pq.errors import NotFoundError, StoreError, TransientError
-from resilient_pq.io import FsspecStore, HttpStore, RetryPolicy, S3Store
+from resilient_pq.io import FsspecStore, HttpStore, ObstoreStore, RetryPolicy, S3Store
 from resilient_pq.io.location import shown
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.units import MiB
@@ -48,6 +49,14 @@ async def test_reads_of_a_web_server(site: Any, lines: Any) -> None:
     assert told[4] == "bytes=12-104 206 93 bytes T ms attempt 3"
     assert told[5].startswith("bytes=5-104 412 0 bytes T ms attempt 1 the file was replaced")
     assert len(told) == 6
+
+
+async def test_the_end_of_an_empty_object_of_obstore(lines: Any) -> None:
+    async with ObstoreStore(obstore.store.MemoryStore()) as store:
+        await store.put("a", b"")
+        lines()
+        assert (await store.read_tail("a", 10)).info.size == 0
+    assert lines() == ["GET obstore MemoryStore:a bytes=-10 200 0 bytes T ms attempt 1"]
 
 
 async def test_what_is_asked_of_s3(moto_proxy: Any, lines: Any) -> None:

@@ -280,6 +280,14 @@ async def test_pages_of_one_column_are_not_taken_for_two(end: int | None) -> Non
     await true_rows(data, table)
 
 
+@pytest.mark.parametrize("pages", [3, 4])
+async def test_pages_of_two_columns_are_not_taken_for_one(pages: int) -> None:
+    """Without a second row group of fewer rows, all pages may as well be row groups of one column."""
+    out, table = io.BytesIO(), in_pairs(10 * pages)
+    pq.write_table(table, out, use_dictionary=False, data_page_size=16, write_batch_size=10)
+    await true_rows(out.getvalue()[: chunks_of(out.getvalue())[0][-1][1]], table)
+
+
 async def test_a_page_that_needs_the_dictionary_before_it_ends_no_row_group() -> None:
     """Row groups of 20 and 40 rows: the first chunk of the second is no further column of the first."""
     out, table = io.BytesIO(), in_pairs(60)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.cli.inspect.file_json import pages_of_column
+from resilient_pq.errors import NotFoundError
 from resilient_pq.io import LocalStore, MemoryStore
 from resilient_pq.io.testing import RecordingStore
 from resilient_pq.recovery import damaged_object as sources
@@ -140,6 +141,22 @@ def test_neighbours_share_requests_in_either_direction(sizes: list[int], backwar
 
     with pytest.MonkeyPatch.context() as patch:
         asyncio.run(read(Reading(patch)))
+
+
+async def test_the_store_of_a_missing_object_is_closed_by_who_opened_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def close(store: LocalStore) -> None:
+        closed.append(store)
+
+    closed: list[LocalStore] = []
+    monkeypatch.setattr(LocalStore, "close", close)
+    with pytest.raises(NotFoundError):
+        await open_source(str(tmp_path / "a"), None)
+    assert len(closed) == 1
+    with pytest.raises(NotFoundError):
+        await open_source((LocalStore(), str(tmp_path / "a")), None)
+    assert len(closed) == 1
 
 
 async def test_local_files_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
