@@ -15,9 +15,12 @@ from typing import Final
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.chunk_salvage import UNPROVEN_PLACE, SalvagedChunk
 from resilient_pq.damage.page_search import Proof, pages_in
-from resilient_pq.errors import FormatError
+from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.file_metadata import DataPageHeaderV2
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.page import check_crc, open_data_page, pages_of
 from resilient_pq.units import KiB
 
 #: Bytes before and behind an end of a chunk that are searched for a page across it, at least and at most.
@@ -56,6 +59,30 @@ def _is_across(data: memoryview, border: int) -> bool:
     except FormatError:
         return False  # it would cost too much
     return any(page.offset < border < page.end and page.proof in (Proof.CRC, Proof.BOTH_ENDS) for page in pages)
+
+
+async def begins_with_another(left: SalvagedChunk, read: Read) -> bool:
+    """Whether a whole page of something else lies where a chunk should begin, and not its own with a wrong header."""
+    place = left.chunk.range
+    if not left.is_misplaced:
+        return False
+    data = await read(left.chunk, ByteRange(place.start, min(place.end, place.start + _MOST)))
+    return data is not None and await asyncio.to_thread(_is_whole, data, left.chunk)
+
+
+def _is_whole(data: memoryview, chunk: ChunkRead) -> bool:
+    """Whether some bytes begin with a page whose CRC32 holds and whose sizes are true."""
+    try:
+        page = next(pages_of(data, chunk.range.start), None)
+        if page is None:
+            return False
+        if isinstance(page.data_header, DataPageHeaderV2):
+            open_data_page(page, chunk.leaf, chunk.metadata.codec)
+        else:
+            codecs.decompress(chunk.metadata.codec, page.body, page.header.uncompressed_page_size)
+        return check_crc(page)
+    except (FormatError, UnsupportedError, MemoryError):
+        return False
 
 
 def is_adrift(chunk: ChunkRead) -> bool:

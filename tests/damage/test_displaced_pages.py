@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from page_layout import Layout
 from sampled import sampled
 
 import resilient_pq as rpq
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import PageHeader
 from resilient_pq.io.memory_store import MemoryStore
 
 ROWS = 120
@@ -99,6 +102,20 @@ async def test_a_page_that_comes_again_before_others_of_its_size(data: bytes) ->
     await store.put("damaged", data[: group.place.start] + data[start:end] + data[group.place.start :])
     for name, values in (await rows_apart(store)).items():
         assert {row: table()[name][row].as_py() for row in values} == values, name
+
+
+async def test_a_wrong_header_costs_no_values_before_it() -> None:
+    """With a wrong size in its header, the first page of a row group is no page of something else."""
+    out = io.BytesIO()
+    pq.write_table(table(), out, row_group_size=40, compression="snappy", write_page_checksum=True)
+    data = out.getvalue()
+    page = Layout(data).row_groups[1].chunks[0].pages[0]
+    header, size = compact_protocol.decode(PageHeader, data[page.header.start : page.header.stop])
+    changed = compact_protocol.encode(replace(header, uncompressed_page_size=header.uncompressed_page_size * 40))
+    assert page.is_dictionary and len(changed) == size
+    store = MemoryStore()
+    await store.put("damaged", data[: page.header.start] + changed + data[page.header.stop :])
+    assert set(range(40)) <= set((await rows_apart(store))["flag"])
 
 
 @pytest.mark.parametrize("group", [0, 1])

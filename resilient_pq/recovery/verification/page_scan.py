@@ -14,7 +14,7 @@ import numpy as np
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.chunk_salvage import ChunkBytes, PageFate, RepairSource, SalvagedChunk
-from resilient_pq.damage.displaced_pages import goes_beyond, is_displaced, without_displaced
+from resilient_pq.damage.displaced_pages import begins_with_another, goes_beyond, is_displaced, without_displaced
 from resilient_pq.damage.on_damage import Mask
 from resilient_pq.damage.page_finder import Repair
 from resilient_pq.damage.page_hints import (
@@ -162,7 +162,7 @@ class PageScanner:
     async def _without_displaced(self, salvaged: list[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
         """The chunks of a row group, without pages that other pages show to lie in the places of others."""
         in_order = sorted(filter(None, salvaged), key=lambda left: left.chunk.range.start)
-        if in_order[0].is_misplaced:
+        if await begins_with_another(in_order[0], self._read_beside):
             self.displaced_at |= {in_order[0].chunk.range.start}
         keep_unplaced = self._options.keep_unplaced
         beyond = self._is_broken(salvaged) or await goes_beyond(salvaged, self._read_beside)
