@@ -10,11 +10,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import file_bytes, with_flips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
+from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.evidence.records.record_scan import scan_headers
 from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, PageState, Region
 
@@ -271,3 +274,20 @@ async def test_a_file_that_went_through_a_transfer_as_text(one_paged_file: Any) 
     assert report.num_rows == ledger.rows_kept == 153
     assert [(region.use, region.what) for region in ledger.regions] == [(ByteUse.DATA, "unknown")]
     assert ledger.missing == ()
+
+
+async def test_records_whose_payload_is_damaged_are_lost() -> None:
+    """Of row groups, and of chunks that no footer names, as the file is cut within the last row group."""
+    data = await file_bytes({"n": list(range(40)), "m": list(range(40))}, row_group_rows=10, checkpoint_every=1)
+    headers = [header for _, header in scan_headers(data, 0)]
+    cut = [header.offset for header in headers if header.kind == RecordKind.ROW_GROUP][-1]
+    victims = [header for header in headers if header.kind == RecordKind.ROW_GROUP and header.end <= cut][:1]
+    victims += [header for header in headers if header.kind == RecordKind.CHUNK][-2:]
+    for damaged in ([], victims):
+        changed = with_flips(data[:cut], *(8 * (header.payload_offset + 10) for header in damaged))
+        _, ledger, _ = await recovered(changed)
+        for header in victims:
+            region = at(ledger, header.offset)
+            use, confidence = (ByteUse.LOST, None) if damaged else (ByteUse.METADATA, Confidence.CHECKSUM)
+            assert (region.start, region.end) == (header.offset, header.end)
+            assert (region.use, region.confidence) == (use, confidence), region

@@ -7,11 +7,12 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_bytes import recovered, with_flips
 
 import resilient_pq as rpq
 from resilient_pq.checksum import crc32, signed
-from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import DataPageHeader, Encoding, PageHeader, PageType
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import DataPageHeader, Encoding, FileMetaData, PageHeader, PageType
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.io.memory_store import MemoryStore
 
@@ -59,3 +60,21 @@ async def test_an_output_has_no_pages_without_values(column: int) -> None:
         pages = list(pages_of(memoryview(saved)[start : start + metadata.total_compressed_size], start))
         assert metadata.total_uncompressed_size == sum(len(page.header_bytes) + len(page.body) for page in pages)
         assert all(f.damage is rpq.Damage.UNFINISHED for f in (await rpq.check((store, "saved"), deep=True)).findings)
+
+
+async def test_a_row_group_without_rows_of_a_writer_that_counts_too_few_bytes() -> None:
+    """The sizes of old parquet-mr lack some bytes, so that more than its chunk is read of each; here it is nothing."""
+    out = io.BytesIO()
+    with pq.ParquetWriter(out, TABLE.schema, write_page_checksum=True, use_dictionary=False) as writer:
+        for table in (TABLE, TABLE[:0], TABLE):
+            writer.write_table(table)
+    data = out.getvalue()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    metadata, _ = compact_protocol.decode(FileMetaData, data[start:-8])
+    metadata.created_by = "parquet-mr version 1.2.8"
+    chunk = pq.read_metadata(out).row_group(2).column(0)
+    damaged = 8 * (chunk.data_page_offset + chunk.total_compressed_size - 2)
+    data = with_flips(data[:start] + footer.frame(compact_protocol.encode(metadata)), damaged)
+    report, found = await recovered(data)
+    assert (report.outcome, report.num_rows, report.num_row_groups) == ("partial", 20, 2)
+    assert found.equals(TABLE)

@@ -17,6 +17,7 @@ from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.rewrite import split_columns
+from resilient_pq.recovery.verification.page_scan import PageScanner
 
 HOSTILE = [
     "id",
@@ -136,8 +137,15 @@ class Counting(MemoryStore):
         return await super().read_range(*args, **options)
 
 
-async def test_reads_grow_with_the_columns_and_not_with_their_square() -> None:
-    reads = []
+async def test_reads_grow_with_the_columns_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, salvaged, salvage = [], 0, PageScanner.salvage
+
+    async def counted(scanner: PageScanner, located: Any) -> Any:
+        nonlocal salvaged
+        salvaged += 1
+        return await salvage(scanner, located)
+
+    monkeypatch.setattr(PageScanner, "salvage", counted)
     for count in (8, 32):
         store = Counting()
         table = rows_of([f"c{i}" for i in range(count)])
@@ -146,6 +154,7 @@ async def test_reads_grow_with_the_columns_and_not_with_their_square() -> None:
         report = await rpq.recover((store, "d"), (store, "out.parquet"), on_damage="columns")
         assert report.kept is not None and len(report.kept.outputs) == count
         reads.append(store.num_reads)
+    assert salvaged == 2 * 2, "a damaged row group is decoded once for all columns"
     assert reads[1] <= 6 * reads[0]
 
 

@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import resilient_pq as rpq
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.io import MemoryStore
 from resilient_pq.recovery.carve import CarveLimits
 from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
+from resilient_pq.recovery.evidence.footers import footer_strategies
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 from resilient_pq.recovery.report import Damage
@@ -95,3 +98,17 @@ def test_what_only_looks_like_a_footer(carving: Any) -> None:
     assert carving.drive(find_footer(len(data), budget=budget), data) is None
     assert budget.spent <= budget.limit <= 64 << 20
     assert budget.ended
+
+
+@pytest.mark.parametrize("limit", [10, None])
+async def test_a_search_for_a_footer_that_was_given_up_is_told_of(
+    limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if limit is not None:
+        monkeypatch.setattr(footer_strategies, "footer_budget", lambda _: SearchBudget(limit))
+    store, data = MemoryStore(), many_small_pages(2, 20) + bytes(50)
+    await store.put("file", data)
+    report = await rpq.check((store, "file"))
+    told = [finding for finding in report.findings if "there may be a footer" in finding.message]
+    expected = [] if limit is None else [(Damage.UNVERIFIED, 0, len(data))]
+    assert [(one.damage, one.start, one.end) for one in told] == expected

@@ -19,7 +19,7 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, ChunkSums, read_footer
 from resilient_pq.format.resilience_records import RECORD_MAGIC, RecordChain, RecordKind
 from resilient_pq.reader.contents import Contents
-from resilient_pq.recovery.evidence.footers.footer_evidence import is_within
+from resilient_pq.recovery.evidence.footers.footer_evidence import find_shift, is_within
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import Method
@@ -432,6 +432,17 @@ def test_the_outer_footer_is_taken_before_the_inner_ones() -> None:
     for data in (outer + bytes(4096), outer[:-1], outer[:-5] + b"XXXXX", outer[:-400]):
         found = find(data)
         assert found.contents.schema == contents_of(outer).schema
+
+
+def test_row_groups_lie_behind_bytes_that_were_added_only_where_a_file_begins_there(carving: Any) -> None:
+    """Without the magic, the metadata may be those of a file within a column."""
+    empty = io.BytesIO()
+    pq.ParquetWriter(empty, rows(0).schema).close()
+    for data in (by_pyarrow(), empty.getvalue()):
+        whole = contents_of(data)
+        for magic, shift in ((b"PAR1", 100), (b"XXXX", None)):
+            asking = find_shift(whole.metadata, 100 + whole.footer.start, has_magic=False)
+            assert carving.drive(asking, bytes(100) + magic + data[4:]) == shift
 
 
 # -- bounds ----------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from parts_in_memory import PartStore
 
 import resilient_pq as rpq
-from resilient_pq.io import MemoryStore, ObjectInfo, Part
+from resilient_pq.io import MemoryStore, ObjectInfo, Part, find_epoch
 from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 
@@ -403,3 +404,18 @@ async def test_stores_without_uploads(tmp_path: Path) -> None:
         with pytest.raises(rpq.UnsupportedError, match="no multipart uploads") as caught:
             await call(tmp_path / "day.parquet")  # type: ignore[operator]
         assert caught.value.hint is not None and "s3://" in caught.value.hint
+
+
+async def test_of_an_upload_that_was_completed_no_epoch_is_left() -> None:
+    """It would name the upload as one that may hold rows, to every writer that follows."""
+    store = PartStore()
+    options = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)
+    writer = await rpq.create((store, "day"), options=options, checkpoint_every=None)
+    await writer.write({"id": list(range(10))})
+    await writer.checkpoint()
+    found = await find_epoch(store, "day")
+    assert found is not None and found.epoch.uploads
+    done = await rpq.complete_upload((store, "day"))
+    assert done.upload_id in found.epoch.uploads
+    assert await find_epoch(store, "day") is None
+    assert await store.list_names("") == ["day"]

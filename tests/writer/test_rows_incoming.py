@@ -14,6 +14,7 @@ import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.writer import file_writer
+from resilient_pq.writer.pipeline import BatchFeeder
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -57,3 +58,22 @@ async def test_a_write_of_a_slow_source_can_be_cancelled() -> None:
         await writing
     assert len(given) < 1000
     await writer.abort()
+
+
+def test_a_feeder_that_stopped_waiting_meanwhile_is_not_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source gave its batch, and the call that took it ended, after `pause` had seen that it waits."""
+    feeder, lock = BatchFeeder(iter(()), encoder=None), threading.Lock()  # type: ignore[arg-type]
+
+    class Late:
+        """Comes to the caller as the lock does where a call has just ended."""
+
+        def acquire(self, *, blocking: bool) -> bool:
+            feeder._waiting = False
+            return lock.acquire(blocking=blocking)
+
+        release = lock.release
+
+    monkeypatch.setattr(feeder, "_waiting", True)
+    monkeypatch.setattr(feeder, "_at_work", Late())
+    assert not feeder.pause(), "the rows that the next call takes would meet those of a timer"
+    assert not lock.locked()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from resilient_pq import WriteOptions
 from resilient_pq.format import kernels
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer import file_encoder, file_writer
+from resilient_pq.writer.dictionary_use import DictionaryUse
 
 Look = Callable[..., Awaitable[Any]]
 NUM_COLUMNS = 7
@@ -117,3 +119,18 @@ async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arriv
     assert ended.is_set()
     assert caught.value.where.column == "x0" and caught.value.where.row_group == 0
     assert not await is_there(store)
+
+
+@pytest.mark.parametrize("chosen", [True, False, None])
+def test_a_chunk_waits_for_what_the_ones_before_choose(chosen: bool | None) -> None:
+    """Else the order of threads would decide whether a column has dictionaries."""
+    use = DictionaryUse(None)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            asked = pool.submit(use.known, 1)
+            assert not wait([asked], 0.02).done
+            if chosen is not None:
+                assert use.settle(chosen)
+        finally:
+            use.end(0)
+        assert asked.result() is chosen
