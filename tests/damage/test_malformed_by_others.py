@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from footers_of_others import chunks_of, ended_with, footer_of, with_bytes_behind, with_footer
+from ledger_check import check_ledger
 from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 TABLE = pa.table({"n": [None if i % 7 == 0 else i for i in range(40)], "s": [[f"v{i}"] * (i % 3) for i in range(40)]})
 #: One page for each chunk, whose bytes are its values.
