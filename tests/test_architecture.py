@@ -143,7 +143,6 @@ PURE = (
     "recovery.evidence.strategy",
     "recovery.evidence.located_row_group",
     "recovery.rewrite.retained_rows",
-    "recovery.ledger.ledger_check",
     "recovery.ledger.ledger_model",
     "recovery.uploads.supplied_footer",
     "recovery.uploads.upload_rule",
