@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ledger_check import check_ledger
 from structural_damage import row_group_entries
 from structural_files import OWN, File, made
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import Ledger
 
 ROWS, GROUP = 150, 40
