@@ -51,7 +51,8 @@ TESTS = tuple(
     f"tests/{name}"
     for name in (
         "recovery", "damage", "crash", "writer", "io", "io_log", "format", "kernels", "reader", "uploads", "dataset",
-        "properties", "interop",
+        "properties", "interop", "encryption", "parity", "append", "compaction", "tables", "faults", "cli", "bulk",
+        "arrow", "first_hour",
     )
 )  # fmt: skip
 MAP = Path(".mutation") / "map.json"

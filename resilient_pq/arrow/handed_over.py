@@ -84,9 +84,11 @@ def num_bytes_at_hand(data: Any) -> int | None:
 def _num_bytes_of_pyarrow(data: Any) -> int:
     """About its `nbytes`, which take microseconds for each chunk: asked for only where less does not tell enough."""
     slots = data.num_rows * data.num_columns if hasattr(data, "num_columns") else 0
-    size = slots if slots >= ONE_HOP_BYTES else data.get_total_buffer_size()
-    # Else they may be a small part of large buffers.
-    return int(size if slots >= ONE_HOP_BYTES or size < ONE_HOP_BYTES else data.nbytes)
+    if slots >= ONE_HOP_BYTES:
+        return int(slots)
+    size = data.get_total_buffer_size()
+    # Large buffers may hold more than these rows.
+    return int(size if size < ONE_HOP_BYTES else data.nbytes)
 
 
 def copy_mutable(data: object) -> object:

@@ -63,9 +63,9 @@ def _is_across(data: memoryview, border: int) -> bool:
 
 async def begins_with_another(left: SalvagedChunk, read: Read) -> bool:
     """Whether a whole page of something else lies where a chunk should begin, and not its own with a wrong header."""
-    place = left.chunk.range
     if not left.is_misplaced:
         return False
+    place = left.chunk.range
     data = await read(left.chunk, ByteRange(place.start, min(place.end, place.start + _MOST)))
     return data is not None and await asyncio.to_thread(_is_whole, data, left.chunk)
 

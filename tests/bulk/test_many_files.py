@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from sampled import sampled
+from store_wrapper import Call, RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.bulk.file_task import FileTask, run_here
 from resilient_pq.bulk.journal import Journal
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Call, RecordingStore
 
 
 def all_files(folder: Path) -> dict[str, bytes]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store_wrapper import Call, RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.bulk.file_task import RecoverOptions, check_one, recover_one
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Call, RecordingStore
 from resilient_pq.recovery.damaged_object import SmallObject
 
 #: The ways of the fixture `files`, and the sound files.

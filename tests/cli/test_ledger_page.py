@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_check import check_ledger
 
 from resilient_pq.cli import recover_verb
 from resilient_pq.errors import NotFoundError, Where
 from resilient_pq.recovery.ledger.html_page import ledger_page, save_html
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, LedgerSource, Region, RowsFate
 from resilient_pq.recovery.report import Damage, Finding, Kept, Outcome, Report
 

@@ -16,9 +16,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from store_wrapper import Call, StoreWrapper
+
 import resilient_pq as rpq
 from resilient_pq.io import resolve
-from resilient_pq.io.testing.store_wrapper import Call, StoreWrapper
 
 Result = TypeVar("Result")
 CHANGES = ("make_folder", "put", "create", "write", "complete", "discard_unfinished", "delete")

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import io
 import json
+import os
 import random
 import signal
 import subprocess
@@ -24,6 +25,7 @@ import resilient_pq.sync as rpq
 from resilient_pq.io.memory_store import MemoryStore
 
 SCRIPT = Path(__file__).with_name("killed_compactor.py")
+PLUGINS = str(Path(__file__).parents[1] / "plugins")
 _SPEC = importlib.util.spec_from_file_location("killed_compactor", SCRIPT)
 assert _SPEC is not None and _SPEC.loader is not None
 _MODULE = importlib.util.module_from_spec(_SPEC)
@@ -98,7 +100,12 @@ def ids_of(files: dict[str, bytes]) -> list[int]:
 
 def begin(place: Place, step: int) -> subprocess.Popen[str]:
     arguments = [place.src, place.dst, json.dumps(place.options), str(step)]
-    return subprocess.Popen([sys.executable, str(SCRIPT), *arguments], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([PLUGINS, os.environ.get("PYTHONPATH", "")])},
+    )
 
 
 def steps_of(place: Place) -> int:

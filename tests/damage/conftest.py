@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 from file_bytes import file_bytes
+from ledger_check import check_ledger
 from writers_of_others import by_duckdb, by_fastparquet, by_polars, by_pyarrow
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 MAGIC = bytes.fromhex("d75250510d0a1a0a")
 NOT_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)

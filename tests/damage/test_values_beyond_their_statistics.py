@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from footers_of_others import chunks_of, footer_of, with_footer
+from ledger_check import check_ledger
 
 import resilient_pq as rpq
 from resilient_pq.format.file_metadata import PageType
 from resilient_pq.format.pages.page import Page, pages_of
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 COUNT = 4000
 PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "none", "row_group_size": COUNT // 2}

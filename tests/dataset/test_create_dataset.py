@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from resilient_pq.dataset import sink_state
 from resilient_pq.io import MemoryStore
 from resilient_pq.io.local_sink import LocalSink
 from resilient_pq.io.local_store import LocalStore
-from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.writer import cut_policy
 
 NULL = "__HIVE_DEFAULT_PARTITION__"

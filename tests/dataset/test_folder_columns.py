@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.io import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 
 ROWS = pa.table(
     {

@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.bulk.name_pattern import is_pattern, matcher, split_pattern
 from resilient_pq.io import MemoryStore, Stores
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 
 def bytes_of(table: pa.Table, **options: Any) -> bytes:

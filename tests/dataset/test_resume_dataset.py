@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.io import DEFAULT_SINK_OPTIONS, LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
-from resilient_pq.io.testing import RecordingStore
 from resilient_pq.io.upload.multipart import MultipartSink
 from resilient_pq.units import MiB
 

@@ -17,14 +17,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
 from file_bytes import content
+from store_wrapper import Call, RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.io import MemoryStore
-from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
 
 Folder = dict[str, bytes]
 KINDS = ["us", "pyarrow", "fastparquet"]

@@ -15,11 +15,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from store_wrapper import RecordingStore
 
 import resilient_pq as names
 from resilient_pq import sync as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 from resilient_pq.loop_portal import portal
 
 ROWS = pa.table({"n": list(range(600)), "s": [f"text {i}" for i in range(600)]})

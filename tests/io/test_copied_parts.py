@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 import pytest
+from store_wrapper import RecordingStore
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import AccessDeniedError, ObjectChangedError, UnsupportedError
 from resilient_pq.io import MultipartSink, Part, SinkOptions
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing.store_wrapper import RecordingStore
 from resilient_pq.units import MiB
 
 SOURCE = random.Random(0).randbytes(30 * MiB)

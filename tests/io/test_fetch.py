@@ -7,14 +7,15 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
+from faulty_store import Fault, FaultyStore
 from hypothesis import given
 from hypothesis import strategies as st
+from store_wrapper import Call, RecordingStore
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, ObjectChangedError, TransientError
 from resilient_pq.io import ObjectInfo
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
 from resilient_pq.io.transfer.coalescing import MergeOptions
 from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fetch_groups, fetch_places
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, count_retry

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from faulty_store import Fault, FaultyStore
 from file_bytes import content
+from store_wrapper import RecordingStore
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -23,7 +25,6 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import Buffer, ObjectInfo, ObjectTail, Part, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.io.upload.epoch import LeaseTerms
 from resilient_pq.io.upload.lease import Lease, find_epoch, taken_over
 from resilient_pq.io.upload.multipart import MultipartSink

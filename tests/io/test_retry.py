@@ -7,8 +7,10 @@ import itertools
 import logging
 
 import pytest
+from faulty_store import Fault, FaultyStore
 from hypothesis import given
 from hypothesis import strategies as st
+from store_wrapper import RecordingStore
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -19,7 +21,6 @@ from resilient_pq.errors import (
     TransientError,
 )
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.io.transfer.attempts import Attempts
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.retry import READING, WRITING, RetryPolicy, retry_after, retrying

@@ -13,9 +13,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from store_wrapper import RecordingStore
 
 from resilient_pq.io import FsspecStore, HttpStore, LocalStore, MemoryStore, ObstoreStore, S3Store, WriteStore
-from resilient_pq.io.testing import MultipartContract, ReadContract, RecordingStore, StoreContract
+from resilient_pq.io.testing import MultipartContract, ReadContract, StoreContract
 
 
 class TestMemoryStore(MultipartContract):

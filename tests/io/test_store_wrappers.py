@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from faulty_store import Fault, FaultyStore
+from store_wrapper import Call, RecordingStore
 
 from resilient_pq.errors import StoreError, TransientError, UnsupportedError
 from resilient_pq.io import LocalStore, MemoryStore
 from resilient_pq.io.cancellation import finish_first
-from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
 
 
 async def test_every_call_is_recorded_in_order() -> None:

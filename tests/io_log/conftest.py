@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from file_bytes import file_bytes
+from store_wrapper import Call, RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Call, RecordingStore
 
 #: The data pages of a column chunk, by its row group and column.
 Pages = dict[tuple[int, str], list[range]]

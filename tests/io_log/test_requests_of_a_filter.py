@@ -6,9 +6,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 import pytest
+from faulty_store import Fault, FaultyStore
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 Log = Callable[[], list[str]]
 APART = rpq.ReadOptions(merge_gap=0)

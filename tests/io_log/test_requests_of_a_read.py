@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 
 Log = Callable[[], list[str]]
 #: What is read with it does not come with the tail already.

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from ledger_check import check_ledger
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.format.footer import PARITY_SHARE_KEY
 from resilient_pq.io import LocalStore, MemoryStore
-from resilient_pq.io.testing import RecordingStore
 from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import Confidence, PageState
 from resilient_pq.recovery.resume.resume_layout import parity_share_of
 from resilient_pq.writer.write_options import EncoderOptions

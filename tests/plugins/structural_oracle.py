@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from ledger_check import check_ledger
 from structural_cases import Case
 from structural_files import OWN, SIBLING
 from structural_originals import Matched, Original, values_of
 from structural_rows import UNVERIFIABLE, Failure, RowsTrial
 
 import resilient_pq as rpq
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 #: Findings that say of no byte that it is not as it was written.
 NO_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)

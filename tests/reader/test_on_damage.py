@@ -15,12 +15,13 @@ import page_layout
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
 from sampled import seeded
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 POLICIES = ("drop", "null")
 #: What is read with it does not come with the tail already, however small the file.

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from file_bytes import file_bytes
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 
 TABLE = pa.table(
     {

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import SchemaError, sync
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
 

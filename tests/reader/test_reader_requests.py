@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import (
@@ -30,7 +32,6 @@ from resilient_pq import (
 )
 from resilient_pq.format.kernels import KeptStructs
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.reader import opening
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]

@@ -8,11 +8,11 @@ from contextlib import aclosing
 
 import pyarrow as pa
 import pytest
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import SchemaError, sync
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 from resilient_pq.loop_portal import portal
 from resilient_pq.reader import file as reader_file
 

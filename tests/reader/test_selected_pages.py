@@ -17,6 +17,7 @@ from file_bytes import file_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 from sampled import sampled
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.byte_ranges import ByteRange
@@ -33,7 +34,6 @@ from resilient_pq.format.indexes.row_ranges import rows_of
 from resilient_pq.format.pages.page_sums import PageSums
 from resilient_pq.format.pages.selected_pages import select_pages
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 from resilient_pq.reader.decoder import decode_parts
 from resilient_pq.reader.read_plan import plan_read
 

@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
+from faulty_store import Fault, FaultyStore
 from file_bytes import file_bytes
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq import ReadOptions
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.file_metadata import FileMetaData, SchemaElement
 from resilient_pq.io import MemoryStore, ObjectInfo
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 FILES = 5
 ROWS = 30

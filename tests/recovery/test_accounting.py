@@ -13,12 +13,12 @@ import pytest
 from file_bytes import file_bytes, with_flips
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger_check import check_ledger
 
 import resilient_pq as rpq
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.evidence.records.record_scan import scan_headers
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, PageState, Region
 
 POLICIES = ("drop", "null", "columns")

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.format import kernels
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import RecordingStore
 from resilient_pq.writer import file_encoder
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_store import Fault, FaultyStore
 from parts_in_memory import InParts, PartStore
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.io import Buffer, ObjectInfo, find_epoch
 from resilient_pq.io.s3.s3_store import S3Store
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 MiB = 2**20
 SMALL = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledger_check import check_ledger
 
 from resilient_pq.errors import RecoveryError
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import (
     ByteUse,
     Confidence,

@@ -8,6 +8,7 @@ from itertools import combinations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ledger_check import check_ledger
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol
@@ -15,7 +16,6 @@ from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.evidence.records.record_scan import scan_headers
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 
 ROWS, GROUPS = 10, 5
 

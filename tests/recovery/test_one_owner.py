@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 import pytest
 from parts_in_memory import PartStore
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.io import (
@@ -31,7 +32,6 @@ from resilient_pq.io import (
     bare_etag,
     find_epoch,
 )
-from resilient_pq.io.testing import RecordingStore
 
 MiB = 2**20
 KEY = "folder/f"

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from faulty_store import Fault, FaultyStore
+from store_wrapper import Call, StoreWrapper
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
-from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.io.testing.store_wrapper import Call, StoreWrapper
 
 Result = TypeVar("Result")
 

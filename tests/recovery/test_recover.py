@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
 from file_bytes import content
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol, footer
@@ -20,7 +22,6 @@ from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io import LocalStore
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 
 async def holding(data: bytes) -> MemoryStore:

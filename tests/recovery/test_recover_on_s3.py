@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ledger_check import check_ledger
 
 import resilient_pq as rpq
-from resilient_pq.recovery.ledger.ledger_check import check_ledger
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence
 
 MB = 1_000_000

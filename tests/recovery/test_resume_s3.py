@@ -20,8 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from faulty_store import Fault, FaultyStore
 from file_bytes import content
 from parts_in_memory import InParts
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.io import (
@@ -33,7 +35,6 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.s3.s3_store import S3Store
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 MiB = 2**20
 CHECKPOINT = 3

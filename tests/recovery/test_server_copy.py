@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_store import Fault, FaultyStore
 from file_bytes import content
 from parts_in_memory import PartStore
+from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.io import (
@@ -22,7 +24,6 @@ from resilient_pq.io import (
     SinkOptions,
 )
 from resilient_pq.io.s3.s3_store import S3Store
-from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.rewrite.server_copy import bytes_copied_unread, prefixed_sink
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from store_wrapper import RecordingStore
 from trevni_bytes import blocks_of, in_memory, trevni, write_trevni
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.testing.store_wrapper import RecordingStore
 
 
 async def test_on_s3(s3: Any, samples: Path, rows_of: Any) -> None:

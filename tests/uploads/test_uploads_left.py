@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from faulty_store import Fault, FaultyStore
 from parts_in_memory import InParts
 
 import resilient_pq as rpq
 from resilient_pq.io import Lease, LeaseTerms, MemoryStore
-from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.io.upload.upload_start import begin_upload
 
 MiB = 2**20

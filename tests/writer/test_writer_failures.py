@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
 from parts_in_memory import InParts
 
 import resilient_pq as rpq
@@ -24,7 +25,6 @@ from resilient_pq.format import kernels
 from resilient_pq.io import ObjectInfo
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.partial_file import PartialFile
-from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.writer import file_encoder, pipeline
 
 #: What is tested here is what threads do.

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import Fault, FaultyStore
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.resilience_records import RecordKind, RowGroupRecord
 from resilient_pq.io import MemoryStore, StoredState
-from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 from resilient_pq.writer import cut_policy
 

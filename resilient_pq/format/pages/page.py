@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from resilient_pq.checksum import crc32, unsigned
-from resilient_pq.errors import (
-    ChecksumError,
-    EncodingError,
-    FormatError,
-    ThriftError,
-    Where,
-)
+from resilient_pq.errors import ChecksumError, EncodingError, FormatError, ThriftError, Where
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.encodings import bit_packed, rle

@@ -1,4 +1,4 @@
-"""For tests of stores and of what stands on them: a contract for any store, and stores that record or fail.
+"""For tests of stores: a contract for any store.
 
 It needs no test framework to be imported; the tests of the contract are coroutines, for pytest-asyncio or the like::
 
@@ -17,10 +17,8 @@ It needs no test framework to be imported; the tests of the contract are corouti
 
 from __future__ import annotations
 
-from resilient_pq.io.testing.faulty_store import Fault, FaultyStore
 from resilient_pq.io.testing.read_contract import ReadContract
-from resilient_pq.io.testing.store_wrapper import Call, RecordingStore
 from resilient_pq.io.testing.upload_contract import MultipartContract
 from resilient_pq.io.testing.write_contract import StoreContract
 
-__all__ = ["Call", "Fault", "FaultyStore", "MultipartContract", "ReadContract", "RecordingStore", "StoreContract"]
+__all__ = ["MultipartContract", "ReadContract", "StoreContract"]

@@ -1,7 +1,4 @@
-"""What does not add up in a ledger: each byte and each row is accounted for once, and no two entries contradict. Pure.
-
-Tests check every ledger of every recovery.
-"""
+"""What does not add up in a ledger: each byte and each row is accounted for once, and no two entries contradict."""
 
 from __future__ import annotations
 

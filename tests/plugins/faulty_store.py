@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from store_wrapper import Call, Result, StoreWrapper
+
 from resilient_pq.errors import TransientError, Where
 from resilient_pq.io.protocols import WriteStore
 from resilient_pq.io.stored_object import ObjectTail
-from resilient_pq.io.testing.store_wrapper import Call, Result, StoreWrapper
 
 
 @dataclass(slots=True)
