@@ -105,6 +105,11 @@ class KeptStructs(MutableSequence[T]):
         """What holds the structs, and the offsets of each and behind the last; None where one may have been changed."""
         return None if self._plain is not None or self._made else (self._data, self._starts)
 
+    @property
+    def inner(self) -> InnerLists | None:
+        """Where the kept lists in them lie; None where there are none, or a struct may have been changed."""
+        return None if self._plain is not None or self._made else self._inner
+
     def stored(self, index: int) -> bytes | None:
         """The bytes of a struct as they were read; None where the list was changed."""
         return None if self._plain is not None else bytes(self._data[self._starts[index] : self._starts[index + 1]])
