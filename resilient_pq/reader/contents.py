@@ -179,9 +179,9 @@ class Contents:
 def row_group_sizes(metadata: FileMetaData) -> Sequence[tuple[int, int]]:
     """Rows and column chunks of each row group; row groups that were not parsed yet stay so."""
     row_groups = metadata.row_groups
-    inner = row_groups.inner if isinstance(row_groups, kernels.KeptStructs) else None
     spans = row_groups.spans if isinstance(row_groups, kernels.KeptStructs) else None
-    if kernels.row_group_sizes is None or inner is None or spans is None:
+    inner = row_groups.inner if isinstance(row_groups, kernels.KeptStructs) else None
+    if kernels.row_group_sizes is None or spans is None or inner is None:
         return [(row_group.num_rows, len(row_group.columns)) for row_group in row_groups]
     sizes: list[tuple[int, int]] = kernels.row_group_sizes(*spans, *inner).tolist()
     return sizes

@@ -282,32 +282,36 @@ def plan_read(
         known = {ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)}
         rows = contents.metadata.row_groups
         left_out = [RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]]
-        wanted = [ordinal for ordinal in wanted if known[ordinal]]
+        wanted = list(filter(known.__getitem__, wanted))
     num_shown = len(selected)
     if chosen is not None:
         selected += _hidden(contents.schema, selected, chosen)
     leaves = np.array([leaf.ordinal for column in selected for leaf in column.leaves], np.int64)
-    numbers, sizes = _chunk_numbers(contents, wanted, leaves), row_group_sizes(contents.metadata)
-    groups = [
-        RowGroupRead(ordinal, sizes[ordinal][0], PlannedChunks(contents, ordinal, selected, of_it))
-        for ordinal, of_it in zip(wanted, numbers, strict=True)
-    ]
+    numbers, sizes = numbers_of_chunks(contents, wanted, leaves), row_group_sizes(contents.metadata)
+    groups = []
+    for ordinal, of_it in zip(wanted, numbers, strict=True):
+        groups.append(RowGroupRead(ordinal, sizes[ordinal][0], PlannedChunks(contents, ordinal, selected, of_it)))
     return ReadPlan(selected, num_shown, tuple(groups), chosen, tuple(left_out))
 
 
-def _chunk_numbers(
+def numbers_of_chunks(
     contents: Contents, wanted: Sequence[int], leaves: NDArray[np.int64]
 ) -> Iterable[NDArray[np.int64] | None]:
-    """The numbers of chunks of each row group, as `PlannedChunks` has them."""
+    """The numbers of some chunks of each row group, as `PlannedChunks` has them."""
     row_groups = contents.metadata.row_groups
     if not isinstance(row_groups, kernels.KeptStructs) or Quirks.of(contents.metadata.created_by).uncounted_bytes:
         return [None] * len(wanted)
     spans, inner = row_groups.spans, row_groups.inner
     if spans is None or inner is None:  # somebody looked at a row group, and may have changed it
-        columns = [row_groups[ordinal].columns for ordinal in wanted]
-        places = [each.spans if isinstance(each, kernels.KeptStructs) else None for each in columns]
-        return [None if at is None else kernels.chunk_numbers(*at, leaves, contents.data_end) for at in places]
+        found: list[NDArray[np.int64] | None] = []
+        for ordinal in wanted:
+            columns = row_groups[ordinal].columns
+            place = columns.spans if isinstance(columns, kernels.KeptStructs) else None
+            found.append(None if place is None else kernels.chunk_numbers(*place, leaves, contents.data_end))
+        return found
     # All row groups have all leaves, as `Contents` sees to.
+    if len(wanted) == 1:
+        return [kernels.chunk_numbers(spans[0], inner.starts, leaves + inner.first[wanted[0]], contents.data_end)]
     chunks = np.frombuffer(inner.first, np.int64)[list(wanted)][:, None] + leaves
     numbers = kernels.chunk_numbers(spans[0], inner.starts, chunks.reshape(-1), contents.data_end)
     return numbers.reshape(*chunks.shape, ChunkNumber.COUNT)

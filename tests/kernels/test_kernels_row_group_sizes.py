@@ -16,6 +16,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGroup, SchemaElement
 from resilient_pq.format.kernels import KeptStructs
+from resilient_pq.reader.contents import row_group_sizes
 
 
 def footer_of(groups: Sequence[RowGroup]) -> tuple[bytes, KeptStructs[RowGroup]]:
@@ -63,10 +64,12 @@ def test_a_list_of_chunks_that_stands_twice(native: ModuleType) -> None:
 
 
 def test_what_was_looked_at_may_have_changed() -> None:
-    _, read = footer_of([RowGroup([ColumnChunk(file_offset=1)], 1, 9)])
-    assert read.inner is not None
-    read[0].num_rows = 8
-    assert read.inner is None
+    written = FileMetaData(1, [SchemaElement(name="schema")], 0, [RowGroup([ColumnChunk(file_offset=1)], 1, 9)])
+    metadata, _ = compact_protocol.decode(FileMetaData, compact_protocol.encode(written), lasting=True)
+    assert row_group_sizes(metadata) == [[9, 1]]
+    metadata.row_groups[0].num_rows = 8
+    metadata.row_groups[0].columns.append(ColumnChunk(file_offset=1))
+    assert row_group_sizes(metadata) == [(8, 2)]
 
 
 def test_hostile_places(native: ModuleType) -> None:

@@ -47,9 +47,12 @@ class KeptStructs(MutableSequence[T]):
 
     The bytes were checked when the list was made, so that reading never fails. A struct that was read is kept: who
     changes it changes the list. A list that is itself changed becomes an ordinary one before.
+
+    Attributes:
+        inner: Where the kept lists in the structs lie, as they were read; None where there are none.
     """
 
-    __slots__ = ("_data", "_inner", "_made", "_plain", "_reader", "_starts")
+    __slots__ = ("_data", "_made", "_plain", "_reader", "_starts", "inner")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, reader: Reader, data: Any, starts: memoryview, inner: InnerLists | None = None) -> None:
@@ -57,7 +60,7 @@ class KeptStructs(MutableSequence[T]):
         self._reader = reader
         self._data = data
         self._starts = starts
-        self._inner = inner
+        self.inner = inner
         self._made: dict[int, T] = {}
         self._plain: list[T] | None = None
 
@@ -83,7 +86,7 @@ class KeptStructs(MutableSequence[T]):
         return self._made.setdefault(index, self._read(index)) if made is None else made
 
     def _read(self, index: int) -> T:
-        at, of_it, inner = -1, None, self._inner
+        at, of_it, inner = -1, None, self.inner
         if inner is not None:
             at = inner.at[index]
             of_it = inner.starts[inner.first[index] : inner.first[index + 1]] if at >= 0 else None
@@ -104,11 +107,6 @@ class KeptStructs(MutableSequence[T]):
     def spans(self) -> tuple[Any, memoryview] | None:
         """What holds the structs, and the offsets of each and behind the last; None where one may have been changed."""
         return None if self._plain is not None or self._made else (self._data, self._starts)
-
-    @property
-    def inner(self) -> InnerLists | None:
-        """Where the kept lists in them lie; None where there are none, or a struct may have been changed."""
-        return None if self._plain is not None or self._made else self._inner
 
     def stored(self, index: int) -> bytes | None:
         """The bytes of a struct as they were read; None where the list was changed."""
