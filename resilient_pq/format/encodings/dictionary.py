@@ -1,7 +1,4 @@
-"""RLE_DICTIONARY: distinct values in a page of their own, indices to them in the data pages.
-
-The older PLAIN_DICTIONARY has the same bytes (parquet-format, Encodings.md).
-"""
+"""RLE_DICTIONARY, and PLAIN_DICTIONARY with the same bytes: distinct values in a page of their own, indices to them."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ class Dictionary:
 
 
 def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
-    """The dictionary of `values`; None where it would take more than `max_bytes` in PLAIN encoding.
-
-    Values are told apart by their bits, so NaNs and the two zeros keep their own.
-    """
+    """The dictionary of `values`, told apart by their bits; None where it takes more than `max_bytes` in PLAIN."""
     if isinstance(values, ByteArrays):
         # Every entry takes the four bytes of its length at least.
         found = kernels.dictionary_build_byte_arrays(values.offsets, values.data, max_bytes // 4, max_bytes)

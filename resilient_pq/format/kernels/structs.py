@@ -43,10 +43,7 @@ class Reader(Protocol):
 
 
 class KeptStructs(MutableSequence[T]):
-    """A list of structs that are read from their bytes one by one, each when it is first asked for.
-
-    The bytes were checked when the list was made, so that reading never fails. A struct that was read is kept: who
-    changes it changes the list. A list that is itself changed becomes an ordinary one before.
+    """A list of structs that are read from bytes that were checked, each when it is first asked for, and then kept.
 
     Attributes:
         inner: Where the kept lists in the structs lie, as they were read; None where there are none.
