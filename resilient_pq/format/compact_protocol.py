@@ -1,8 +1,4 @@
-"""Structs of the Thrift compact protocol, declared once as classes with numbered fields.
-
-They are read by a kernel, `StructReader`, which trusts no length and bounds the nesting, and written by Apache Thrift
-(its C extension where the platform has it).
-"""
+"""Structs of the Thrift compact protocol as classes: read by a kernel, `StructReader`, written by Apache Thrift."""
 
 from __future__ import annotations
 
@@ -62,11 +58,9 @@ def _wire_type(declared: Any) -> tuple[int, Any]:
 
 
 def field(number: int, declared: Any, *, default: Any = MISSING, kept: bool = False) -> Any:
-    """One field of a struct by its Thrift id, 1 to 63, and its wire type; without a default it is required.
-
-    With `kept` a list of structs is read lazily: `decode` checks all of them, and makes each when it is asked for.
-    Such a list may stand in a struct of another one, but not deeper.
-    """
+    """One field of a struct by its Thrift id, 1 to 63, and its wire type; without a default it is required."""
+    # With `kept` a list of structs is read lazily: `decode` checks all of them, and makes each when it is asked for.
+    # Such a list may stand in a struct of another one, but not deeper.
     required = default is MISSING
     metadata = {"number": number, "type": declared, "required": required, "kept": kept}
     return dataclass_field(default=None if required else default, metadata=metadata)
@@ -139,12 +133,9 @@ _encode = _encoder()
 
 
 def decode(cls: type[T], buffer: Any, offset: int = 0, *, what: str = "", lasting: bool = False) -> tuple[T, int]:
-    """The struct at `buffer[offset:]`, and the offset behind it; `what` names the struct in errors.
-
-    Unknown fields of any type are skipped; a field of another wire type than declared counts as unknown. With
-    `lasting`, lists that are read lazily hold on to `buffer`, which then may never change; otherwise they copy what
-    they need.
-    """
+    """The struct at `buffer[offset:]`, and the offset behind it; `what` names the struct in errors."""
+    # With `lasting`, lists that are read lazily hold on to `buffer`, which then may never change; otherwise they copy
+    # what they need.
     try:
         read: tuple[T, int] = cls.thrift_reader.decode(buffer, offset, MAX_DEPTH, lasting)  # type: ignore[attr-defined]
     except ThriftError as error:

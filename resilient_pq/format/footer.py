@@ -1,8 +1,4 @@
-"""The footer: file metadata, its length in four bytes, and the magic (parquet-format, README, "File format").
-
-Ours has a record header directly before it, which proves that a footer is whole; Parquet itself
-has no checksum there.
-"""
+"""The footer: file metadata, its length in four bytes, and the magic; ours has a record header before it."""
 
 from __future__ import annotations
 
@@ -90,12 +86,10 @@ def frame(metadata: bytes, magic: bytes = MAGIC) -> bytes:
 
 
 def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: int) -> bytes:
-    """A whole summary: the magic, and the footer around serialised file metadata.
-
-    fastparquet takes everything between the first magic and the last eight bytes of a summary for file metadata, so
-    that no record can stand before them. A record's header stands behind them instead, and counts to the footer, as
-    the signature of an encrypted file does: readers stop where the file metadata end.
-    """
+    """A whole summary: the magic, and the footer around serialised file metadata."""
+    # fastparquet takes everything between the first magic and the last eight bytes of a summary for file metadata, so
+    # that no record can stand before them. A record's header stands behind them instead, and counts to the footer, as
+    # the signature of an encrypted file does: readers stop where the file metadata end.
     payload_hash, payload_crc = payload_sums(metadata)
     header = RecordHeader(
         RecordKind.SEAL, 0, file_id, len(MAGIC) + len(metadata), 0, 0, num_rows, num_row_groups, 0, len(metadata),
@@ -122,11 +116,10 @@ def serialize(
     encryption_algorithm: EncryptionAlgorithm | None = None,
     footer_signing_key_metadata: bytes | None = None,
 ) -> bytes:
-    """File metadata whose row groups are serialised already, so that a footer costs a join and no more.
-
-    `schema` may be its `schema_part`. The number of rows is field 3, and the row groups are field 4; what stands after
-    them is serialised by Thrift, and its first field has its number's distance from 4 instead of 0 put into its header.
-    """
+    """File metadata whose row groups are serialised already, so that a footer costs a join and no more."""
+    # `schema` may be its `schema_part`. The number of rows is field 3, and the row groups are field 4; what stands
+    # after them is serialised by Thrift, and its first field has its number's distance from 4 instead of 0 put into its
+    # header.
     after = FileMetaData(
         version=None,  # type: ignore[arg-type]
         schema=None,  # type: ignore[arg-type]
@@ -196,10 +189,8 @@ class NeedBytes:
 
 
 def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
-    """The footer in the last bytes of an object, which begin at `offset`, checked against its record header.
-
-    The bytes may never change: row groups are read from them when they are asked for.
-    """
+    """The footer in the last bytes of an object, which begin at `offset`, checked against its record header."""
+    # The bytes may never change: row groups are read from them when they are asked for.
     size = offset + len(tail)
     where = Where(offset=size)
     if size == 0:

@@ -77,10 +77,7 @@ def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
 
 
 def _shred_in_order(num_rows: int, steps: Sequence[Step]) -> Shredded | None:
-    """The levels where the slots of every step are in the order of the entries; None where they are not.
-
-    Slots are counted, so that entries need no numbers of slots, and a node that is always there costs nothing.
-    """
+    """The levels where the slots of every step are in the order of the entries, counted; None where they are not."""
     if any(isinstance(step, Repeated) for step in steps):
         return None
     rises = _rises(steps)

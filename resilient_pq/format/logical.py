@@ -1,8 +1,4 @@
-"""Annotations of the schema: what a physical value means.
-
-One frozen class per logical type, and the two directions between them and the `LogicalType` and
-`ConvertedType` of a `SchemaElement` (parquet-format, LogicalTypes.md).
-"""
+"""Annotations of the schema: a frozen class per logical type, from and to `LogicalType` and `ConvertedType`."""
 
 from __future__ import annotations
 

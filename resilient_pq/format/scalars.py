@@ -85,11 +85,9 @@ def _is_unsigned(node: Primitive) -> bool:
 
 
 def to_python(node: Primitive, comparable: Any) -> Any:
-    """A comparable as the Python value that it stands for, as tables give it.
-
-    Text is bytes where it is not UTF-8, as a bound may be that was cut within a character. Dates and times that
-    `datetime` cannot hold are NumPy's datetime64 and timedelta64, which stand for UTC where the column does.
-    """
+    """A comparable as the Python value that it stands for, as tables give it."""
+    # Text is bytes where it is not UTF-8, as a bound may be that was cut within a character. Dates and times that
+    # `datetime` cannot hold are NumPy's datetime64 and timedelta64, which stand for UTC where the column does.
     if comparable is None:
         return None
     match node.logical:
@@ -150,12 +148,10 @@ def _datetime(number: int, unit: TimeUnit, *, utc: bool) -> Any:
 
 
 def from_python(node: Primitive, value: Any) -> Any:
-    """The comparable of a Python or NumPy value, of a datetime with a time zone exactly where the column is in UTC.
-
-    It may be one that no value of the column can have: a number beyond its range, a fraction between two of its
-    steps (a float or `Fraction`), a string of another length. That compares rightly all the same, and `to_plain`
-    has no bytes for it. Numbers for a column of floating point are rounded to its type, as 0.1 is for FLOAT.
-    """
+    """The comparable of a Python or NumPy value, of a datetime with a time zone exactly where the column is in UTC."""
+    # It may be one that no value of the column can have: a number beyond its range, a fraction between two of its steps
+    # (a float or `Fraction`), a string of another length. That compares rightly all the same, and `to_plain` has no
+    # bytes for it. Numbers for a column of floating point are rounded to its type, as 0.1 is for FLOAT.
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
         value = value.item()
     match node.logical:
@@ -184,11 +180,9 @@ def from_python(node: Primitive, value: Any) -> Any:
 
 
 def to_plain(node: Primitive, comparable: Any) -> list[bytes] | None:
-    """Every PLAIN encoding, without a length, that a value equal to this one may have been stored in.
-
-    The list is empty where the column cannot hold such a value, and has both zeros of floating point. None where they
-    cannot all be listed: of NaN, INT96, and DECIMAL in byte arrays of any length.
-    """
+    """Every PLAIN encoding, without a length, that a value equal to this one may have been stored in."""
+    # The list is empty where the column cannot hold such a value, and has both zeros of floating point. None where they
+    # cannot all be listed: of NaN, INT96, and DECIMAL in byte arrays of any length.
     match node.physical_type:
         case Type.BOOLEAN:
             return [bytes([comparable])]

@@ -25,42 +25,25 @@ _TYPES = {int(member): member for member in Type}
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A node that has values: a leaf column.
+    """A node that has values: a leaf column."""
 
-    Attributes:
-        name: Name within its parent.
-        repetition: REQUIRED, OPTIONAL or REPEATED.
-        physical_type: How a value is stored.
-        type_length: Bytes of a FIXED_LEN_BYTE_ARRAY value, else None.
-        logical: What a value means, None when there is no annotation.
-        field_id: The id that some table formats give their columns.
-    """
-
-    name: str
-    repetition: Repetition
-    physical_type: Type
-    type_length: int | None = None
-    logical: Logical | None = None
-    field_id: int | None = None
+    name: str  # Name within its parent
+    repetition: Repetition  # REQUIRED, OPTIONAL or REPEATED
+    physical_type: Type  # How a value is stored
+    type_length: int | None = None  # Bytes of a FIXED_LEN_BYTE_ARRAY value, else None
+    logical: Logical | None = None  # What a value means, None when there is no annotation
+    field_id: int | None = None  # The id that some table formats give their columns
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A node that has children.
+    """A node that has children."""
 
-    Attributes:
-        name: Name within its parent.
-        repetition: REQUIRED, OPTIONAL or REPEATED.
-        children: The nodes below it, in order.
-        logical: LIST, MAP or another annotation, None when there is none.
-        field_id: The id that some table formats give their columns.
-    """
-
-    name: str
-    repetition: Repetition
-    children: tuple[Node, ...]
-    logical: Logical | None = None
-    field_id: int | None = None
+    name: str  # Name within its parent
+    repetition: Repetition  # REQUIRED, OPTIONAL or REPEATED
+    children: tuple[Node, ...]  # The nodes below it, in order
+    logical: Logical | None = None  # LIST, MAP or another annotation, None when there is none
+    field_id: int | None = None  # The id that some table formats give their columns
 
 
 Node = Primitive | Group
@@ -68,23 +51,15 @@ Node = Primitive | Group
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf column of the schema.
+    """A leaf column of the schema."""
 
-    Attributes:
-        ordinal: Position among the leaves, which is its position in every row group.
-        path: Names from below the root down to the leaf.
-        node: The primitive node.
-        max_definition_level: Definition level of a value that is there.
-        max_repetition_level: Number of repeated nodes on the path.
-        slot_definition_level: Entries with at least this definition level take a place in the leaf's own
-            array; the others stand for empty or null lists above it. 0 outside of lists.
-    """
-
-    ordinal: int
-    path: tuple[str, ...]
-    node: Primitive
-    max_definition_level: int
-    max_repetition_level: int
+    ordinal: int  # Position among the leaves, which is its position in every row group
+    path: tuple[str, ...]  # Names from below the root down to the leaf
+    node: Primitive  # The primitive node
+    max_definition_level: int  # Definition level of a value that is there
+    max_repetition_level: int  # Number of repeated nodes on the path
+    # Entries with at least this definition level take a place in the leaf's own array; the others stand for empty or
+    # null lists above it. 0 outside of lists
     slot_definition_level: int
 
     @property

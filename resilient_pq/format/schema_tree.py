@@ -1,8 +1,4 @@
-"""The schema tree of a file and its leaves.
-
-A schema is a group of nodes; each primitive node is a leaf column with a maximum definition and repetition
-level (parquet-format, README, "Nested Encoding").
-"""
+"""The schema tree of a file: each primitive node is a leaf column, with levels (parquet-format, "Nested Encoding")."""
 
 from __future__ import annotations
 

@@ -49,10 +49,7 @@ def sorting_columns_of(schema: Schema, row_group: RowGroup) -> tuple[SortingColu
 
 
 def is_sorted(columns: Sequence[tuple[Leaf, LeafData, SortingColumn]]) -> bool:
-    """Whether rows are in the order of `columns`, leaves that are not repeated and whose type has an order.
-
-    The specification does not say where NaN belongs: before or after all numbers, either will do.
-    """
+    """Whether rows are in the order of `columns`, which are not repeated; NaN may stand before or after all numbers."""
     return any(_is_sorted(columns, nan_last=nan_last) for nan_last in (True, False))
 
 

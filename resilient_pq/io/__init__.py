@@ -1,8 +1,4 @@
-"""Stores: named bytes with ranges, uploads and retries, on this machine, on S3, or wherever fsspec reaches.
-
-Knows no Parquet: it imports the modules at the top of the package that know nothing of the others, the standard
-library, NumPy and the clients. The stores that bring a client with them are imported when they are first named.
-"""
+"""Stores: named bytes with ranges, uploads and retries, on this machine, on S3, or wherever fsspec reaches."""
 
 from __future__ import annotations
 

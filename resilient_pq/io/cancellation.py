@@ -55,11 +55,9 @@ class _Rest:
 
 
 def begun(coroutine: Coroutine[Any, Any, Result]) -> tuple[bool, Any]:
-    """Begin a coroutine in this thread, which has no event loop: whether it ended, and its result or what is left.
-
-    Whatever blocks is done in this thread, as `finish_in_thread` and `finish_first` see to. Where the coroutine asks
-    for a loop with `in_loop`, what is left is to be awaited in one.
-    """
+    """Begin a coroutine in this thread, which has no event loop: whether it ended, and its result or what is left."""
+    # Whatever blocks is done in this thread, as `finish_in_thread` and `finish_first` see to. Where the coroutine asks
+    # for a loop with `in_loop`, what is left is to be awaited in one.
     try:
         wanted = coroutine.send(None)
     except StopIteration as ended:
@@ -78,10 +76,8 @@ async def _end_rest(left: tuple[bool, Any]) -> None:
 
 
 async def in_one_hop(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """The result of a coroutine all of which is done in one thread, to its end or to where it needs the event loop.
-
-    For a few steps that take little time each, where handing every one to a thread would take longer than they do.
-    """
+    """The result of a coroutine all of which is done in one thread, to its end or to where it needs the event loop."""
+    # For a few steps that take little time each, where handing every one to a thread would take longer than they do.
     if asyncio._get_running_loop() is None:
         return await coroutine
     ended, found = await finish_first(_in_thread(begun, coroutine), undo=_end_rest)
@@ -90,10 +86,7 @@ async def in_one_hop(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def finish_in_thread(call: Callable[..., Result], *args: Any) -> Result:
-    """The result of a blocking call, made in a thread, and waited for to its end even when cancelled.
-
-    Without an event loop this is a thread that may block: the call is made in it.
-    """
+    """The result of a blocking call, waited for even when cancelled; made in a thread, or here without a loop."""
     if asyncio._get_running_loop() is None:
         return call(*args)
     return await finish_first(_in_thread(call, *args))

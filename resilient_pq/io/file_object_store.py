@@ -18,11 +18,10 @@ KEY = "object"
 
 
 class FileObjectStore(SpooledStore):
-    """One object: bytes, or what an open binary file holds, which is read into memory when it is first asked for.
+    """One object: bytes, or what an open binary file holds, which is read into memory when it is first asked for."""
 
-    What is written gathers in a temporary file, and is written into the open file when it is complete: nothing is
-    stored before that, and nothing can be resumed.
-    """
+    # What is written gathers in a temporary file, and is written into the open file when it is complete: nothing is
+    # stored before that, and nothing can be resumed.
 
     def __init__(self, file: Any) -> None:
         self._file = file

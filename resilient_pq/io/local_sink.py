@@ -39,10 +39,8 @@ class LocalSink(ObjectSink):
 
     @classmethod
     async def copying(cls, path: str, info: ObjectInfo, options: SinkOptions) -> Self:
-        """Begin ``NAME.partial`` with the bytes of a version of a file, which it replaces, and no other version.
-
-        Until the first commit the copy lacks its first bytes; such a one that a killed process left is replaced.
-        """
+        """Begin ``NAME.partial`` with the bytes of a version of a file, which it replaces, and no other version."""
+        # Until the first commit the copy lacks its first bytes; such a one that a killed process left is replaced.
         options = replace(options, mode="w", if_match=info.etag)
         copying = finish_in_thread(_copied, path, options)
         file = await finish_first(copying, undo=lambda file: finish_in_thread(file.discard))

@@ -123,24 +123,13 @@ class LocalStore(WriteStore, GrowingStore):
         await in_thread(make_folders, self.url_of(folder))
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        """Begin ``NAME.partial``, locked until the sink ends.
-
-        Raises:
-            AlreadyExistsError: ``mode="x"`` and the file exists, or there is a ``NAME.partial``.
-        """
+        """Begin ``NAME.partial``, locked until the sink ends."""
         path = self.url_of(key)
         file = await finish_first(in_thread(_create, path, options), undo=lambda file: in_thread(file.discard))
         return LocalSink(key, file, options)
 
     async def reopen(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> LocalSink:
-        """Take over the ``NAME.partial`` that an earlier writer left, locked until the sink ends.
-
-        Its bytes stay as they are; the sink goes on at their end, or where it is told to `LocalSink.truncate`.
-
-        Raises:
-            NotFoundError: There is none.
-            AlreadyExistsError: ``mode="x"`` and the file exists, or a living writer holds its ``NAME.partial``.
-        """
+        """Take over the ``NAME.partial`` that an earlier writer left, with its bytes, locked until the sink ends."""
         path = self.url_of(key)
         file, size = await finish_first(
             in_thread(_reopen, path, options), undo=lambda found: in_thread(found[0].release)
@@ -294,12 +283,7 @@ def _read_pinned(path: str, start: int, end: int, pin: ObjectInfo) -> memoryview
 
 
 class PinnedFile(OpenObject):
-    """One version of a file, open until it is closed: also where another takes its name meanwhile.
-
-    Attributes:
-        path: Of the file.
-        pin: The version.
-    """
+    """One version of a file, open until it is closed: also where another takes its name meanwhile."""
 
     def __init__(self, path: str, pin: ObjectInfo) -> None:
         self.path = path

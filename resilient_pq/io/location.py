@@ -52,11 +52,10 @@ _QUERY_IN_TEXT: Final = re.compile(r"\?[^/?#=\s'\"<>]+=[^\s'\"<>]*")
 
 
 class Address(str):
-    """A URL that requests are sent to, or a key that is one: a string whose `repr` is its display form.
+    """A URL that requests are sent to, or a key that is one: a string whose `repr` is its display form."""
 
-    So what holds one (options, pinned versions, tasks of a cluster) can be printed. Whoever formats the string itself
-    has the whole URL.
-    """
+    # So what holds one (options, pinned versions, tasks of a cluster) can be printed. Whoever formats the string itself
+    # has the whole URL.
 
     __slots__ = ()
 

@@ -21,39 +21,25 @@ MIN_PART_BYTES = 5 * MiB
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a multipart upload, as the store acknowledged or lists it.
+    """One part of a multipart upload, as the store acknowledged or lists it."""
 
-    Attributes:
-        number: From 1.
-        size: Bytes.
-        etag: The store's name for these bytes, needed to complete.
-        crc32: CRC32 of the bytes where the store keeps it, unsigned.
-        undecided: An earlier attempt to send these very bytes was sent whole and never answered: it may still
-            arrive, and would replace other bytes that were sent under this number meanwhile.
-        undecided_for: Seconds since the last such attempt was given up.
-    """
-
-    number: int
-    size: int
-    etag: str
-    crc32: int | None = None
+    number: int  # From 1
+    size: int  # Bytes
+    etag: str  # The store's name for these bytes, needed to complete
+    crc32: int | None = None  # CRC32 of the bytes where the store keeps it, unsigned
+    # An earlier attempt to send these very bytes was sent whole and never answered: it may still arrive, and would
+    # replace other bytes that were sent under this number meanwhile
     undecided: bool = False
-    undecided_for: float = 0.0
+    undecided_for: float = 0.0  # Seconds since the last such attempt was given up
 
 
 @dataclass(frozen=True, slots=True)
 class UploadInfo:
-    """An upload that was begun and neither completed nor aborted.
+    """An upload that was begun and neither completed nor aborted."""
 
-    Attributes:
-        key: The object it would become.
-        upload_id: Its id; with the key, all that is needed to complete or abort it.
-        initiated: When it was begun, as the store tells it.
-    """
-
-    key: str
-    upload_id: str
-    initiated: datetime | None
+    key: str  # The object it would become
+    upload_id: str  # Its id; with the key, all that is needed to complete or abort it
+    initiated: datetime | None  # When it was begun, as the store tells it
 
 
 @runtime_checkable
@@ -70,11 +56,7 @@ class MultipartStore(WriteStore, Protocol):
         return ()
 
     def upload_options(self, options: SinkOptions) -> SinkOptions:
-        """The options as an upload to this store has to keep them.
-
-        Raises:
-            SchemaError: The store takes no parts so small.
-        """
+        """The options as an upload to this store has to keep them; SchemaError where it takes no parts so small."""
         return options
 
     def copies_from(self, store: ReadStore) -> bool:
@@ -87,11 +69,7 @@ class MultipartStore(WriteStore, Protocol):
 
     @abstractmethod
     async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
-        """Send one part; when this returns, the part survives the process.
-
-        Raises:
-            NotFoundError: No such upload: it was completed or aborted.
-        """
+        """Send one part, which survives the process when this returns; NotFoundError where there is no such upload."""
 
     @abstractmethod
     async def complete_upload(
@@ -103,28 +81,13 @@ class MultipartStore(WriteStore, Protocol):
         if_none_match: bool = False,
         if_match: str | None = None,
     ) -> ObjectInfo:
-        """Publish the object that the named parts make, in the order of their numbers; others are dropped.
-
-        Args:
-            key: The object.
-            upload_id: The upload.
-            parts: As `put_part` or `list_parts` gave them.
-            if_none_match: Only if there is no such object.
-            if_match: Only in place of the version with this ETag, where the store can tell.
-
-        Raises:
-            AlreadyExistsError: `if_none_match`, and the object exists.
-            ObjectChangedError: `if_match`, and the object is another version, or gone.
-            NotFoundError: No such upload.
-        """
+        """Publish the object that the named parts make, in the order of their numbers; others are dropped."""
+        # AlreadyExistsError where `if_none_match`, and the object exists. ObjectChangedError where `if_match`, an ETag,
+        # and the object is another version, or gone. NotFoundError where there is no such upload.
 
     @abstractmethod
     async def abort_upload(self, key: str, upload_id: str) -> None:
-        """Drop the upload and its parts.
-
-        Raises:
-            NotFoundError: No such upload; not every store tells.
-        """
+        """Drop the upload and its parts; NotFoundError where there is none, and the store tells."""
 
     @abstractmethod
     async def put(
@@ -135,39 +98,17 @@ class MultipartStore(WriteStore, Protocol):
         if_none_match: bool = False,
         if_match: str | None = None,
     ) -> ObjectInfo:
-        """Write a whole object at once.
-
-        Args:
-            key: The object.
-            data: Its bytes.
-            if_none_match: Only if there is no such object.
-            if_match: Only in place of the version with this ETag, where the store can tell (`heeds_conditions`).
-
-        Raises:
-            AlreadyExistsError: `if_none_match`, and the object exists.
-            ObjectChangedError: `if_match`, and the object is another version, or gone.
-            UnsupportedError: The store refuses the condition.
-        """
+        """Write a whole object at once."""
+        # AlreadyExistsError where `if_none_match`, and the object exists. ObjectChangedError where `if_match`, an ETag,
+        # and the object is another version, or gone, and the store can tell (`heeds_conditions`). UnsupportedError
+        # where the store refuses the condition.
 
     @abstractmethod
     async def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Remove the object; one that is not there is no error.
-
-        Args:
-            key: The object.
-            if_match: Only the version with this ETag, where the store can tell.
-
-        Raises:
-            ObjectChangedError: `if_match`, and the object is another version, or gone.
-        """
+        """Remove the object, or only the version `if_match` (else ObjectChangedError); one that is gone is no error."""
 
     async def heeds_conditions(self, key: str, data: bytes) -> bool:
-        """Whether `put` keeps to its conditions: some servers pass over them without a word.
-
-        Args:
-            key: An object that is there.
-            data: Its bytes: a store that heeds nothing will write them once more.
-        """
+        """Whether `put` keeps to its conditions, as shown with an object that is there, and its bytes."""
         return True
 
     def begun_twice(self, upload_id: str) -> bool:
@@ -192,11 +133,7 @@ class MultipartStore(WriteStore, Protocol):
 
     @abstractmethod
     async def list_parts(self, key: str, upload_id: str) -> list[Part]:
-        """Every part the store lists, by number; of a part sent again, every version the store still lists.
-
-        Raises:
-            NotFoundError: No such upload.
-        """
+        """Every part the store lists, by number, in every version; NotFoundError where there is no such upload."""
 
     @abstractmethod
     async def copy_part(
@@ -209,11 +146,7 @@ class MultipartStore(WriteStore, Protocol):
         end: int,
         source_etag: str | None,
     ) -> Part:
-        """Make a part of the bytes from `start` up to `end` of another object, copied by the store itself.
-
-        Not every store heeds `source_etag`: see `copied_upload`, which asks what the source is besides.
-
-        Raises:
-            ObjectChangedError: The source is no longer `source_etag`, and the store tells.
-            UnsupportedError: The store does not copy.
-        """
+        """Make a part of the bytes from `start` up to `end` of another object, copied by the store itself."""
+        # Not every store heeds `source_etag`: see `copied_upload`, which asks what the source is besides.
+        # ObjectChangedError where the source is another version, and the store tells; UnsupportedError where it does
+        # not copy.

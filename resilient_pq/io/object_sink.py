@@ -43,47 +43,36 @@ class Fencing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """How an object is written.
+    """How an object is written."""
 
-    Attributes:
-        mode: ``"w"`` replaces what is there when the object is completed, ``"x"`` fails if it exists.
-        if_match: Replace this version only, by its ETag, where the store can tell at the moment of publishing.
-        when_replaced: What the error says to do where that version is there no more.
-        part_bytes: Size of the first parts of an upload, a whole number of MiB. An object smaller than one
-            part is a single request.
-        max_part_bytes: Parts double every 500 parts up to this size, if it is above `part_bytes`. 10,000
-            parts of the default reach 0.5 TiB, 1 GiB reaches 5 TiB.
-        equal_parts: Keep all parts at `part_bytes`, for stores that ask for it (Cloudflare R2). An object can
-            then have at most 10,000 times `part_bytes`.
-        max_bytes_in_flight: Bytes of parts being sent at one time, twelve parts at first; at least one part is,
-            whatever its size.
-        undecided_grace: Seconds that an upload waits after a part was sent whole and not answered before other
-            bytes are sent under that number, unless the store lists it: a store is taken to have dropped by then
-            what has not arrived.
-        private_partial: Local files: write to ``NAME.<random>.partial`` instead of ``NAME.partial``, so that neither
-            stands in the way of the other.
-        overwrite_partial: Local files: replace a ``NAME.partial`` that a dead writer left. One that a living
-            writer holds is never replaced.
-        lease: Uploads: what the epoch object beside the object is to say, so that bytes are stored for its holder
-            alone (`io.upload.lease`); None for no such object.
-        permissions: Local files: what others than the owner may do with it, at most, as `os.chmod` takes it; None for
-            what the umask leaves.
-
-    Raises:
-        ValueError: A size that no upload could have.
-    """
-
+    # ``"w"`` replaces what is there when the object is completed, ``"x"`` fails if it exists
     mode: Literal["w", "x"] = "w"
+    # Replace this version only, by its ETag, where the store can tell at the moment of publishing
     if_match: str | None = None
-    when_replaced: str | None = None
+    when_replaced: str | None = None  # What the error says to do where that version is there no more
+    # Size of the first parts of an upload, a whole number of MiB. An object smaller than one part is a single request
     part_bytes: int = 5 * MiB
+    # Parts double every 500 parts up to this size, if it is above `part_bytes`. 10,000 parts of the default reach 0.5
+    # TiB, 1 GiB reaches 5 TiB
     max_part_bytes: int = 64 * MiB
+    # Keep all parts at `part_bytes`, for stores that ask for it (Cloudflare R2). An object can then have at most 10,000
+    # times `part_bytes`
     equal_parts: bool = False
+    # Bytes of parts being sent at one time, twelve parts at first; at least one part is, whatever its size
     max_bytes_in_flight: int = 60 * MiB
+    # Seconds that an upload waits after a part was sent whole and not answered before other bytes are sent under that
+    # number, unless the store lists it: a store is taken to have dropped by then what has not arrived
     undecided_grace: float = 60.0
+    # Local files: write to ``NAME.<random>.partial`` instead of ``NAME.partial``, so that neither stands in the way of
+    # the other
     private_partial: bool = False
+    # Local files: replace a ``NAME.partial`` that a dead writer left. One that a living writer holds is never replaced
     overwrite_partial: bool = False
+    # Uploads: what the epoch object beside the object is to say, so that bytes are stored for its holder alone
+    # (`io.upload.lease`); None for no such object
     lease: LeaseTerms | None = None
+    # Local files: what others than the owner may do with it, at most, as `os.chmod` takes it; None for what the umask
+    # leaves
     permissions: int | None = None
 
     def __post_init__(self) -> None:
@@ -139,23 +128,13 @@ class ObjectSink(Protocol):
         return 0
 
     def expect_copy(self, store: object, source: ObjectInfo, start: int, place: ByteRange) -> None:
-        """Note that bytes that are to come are those of another object, so that a store may copy them itself.
-
-        They are written all the same: only some parts may be copied, or none.
-
-        Args:
-            store: Where the other object is.
-            source: Which version of it.
-            start: Where the bytes begin in it.
-            place: Where they will be in this one.
-        """
+        """Note that bytes to come are those of another object from `start` on, which the store may copy itself."""
+        # They are written all the same: only some parts may be copied, or none.
         return
 
     def mark(self) -> None:
-        """Note that what was written so far is whole by itself: if anything is stored, that much of it is.
-
-        To be called once, before anything was committed. A sink whose bytes are stored as they come needs no mark.
-        """
+        """Note that what was written so far is whole by itself: if anything is stored, that much of it is."""
+        # To be called once, before anything was committed. A sink whose bytes are stored as they come needs no mark.
         return
 
     @abstractmethod
@@ -187,10 +166,8 @@ class ObjectSink(Protocol):
 
     @property
     def stored_as_written(self) -> bool:
-        """Whether all bytes that were written can be found again as they are; a commit is against a loss of power then.
-
-        Otherwise nothing can be read of an object that is not complete, and a commit belongs behind something whole.
-        """
+        """Whether all bytes that were written can be found again as they are; a commit is against a power loss then."""
+        # Otherwise nothing can be read of an object that is not complete, and a commit belongs behind something whole.
         return False
 
     @property

@@ -149,10 +149,8 @@ class ObstoreStore(RangedGetStore, SpooledStore):
         return listing
 
     async def put(self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False) -> ObjectInfo:
-        """Write a whole object in one request.
-
-        With `if_none_match` it is sent once: sent again, it could be refused because of its own success.
-        """
+        """Write a whole object in one request."""
+        # With `if_none_match` it is sent once: sent again, it could be refused because of its own success.
         pieces = pieces_of(data)
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return await self._put(key, body, len(body), exclusive=if_none_match, use_multipart=False)

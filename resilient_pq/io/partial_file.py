@@ -32,19 +32,14 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSU
 
 
 class PartialFile:
-    """An open, locked ``NAME.partial``; every method blocks and raises a `StoreError` with the path in it.
-
-    Attributes:
-        path: Of ``NAME.partial``.
-        target: Of ``NAME``.
-    """
+    """An open, locked ``NAME.partial``; every method blocks, and raises a `StoreError` with the path in it."""
 
     def __init__(self, descriptor: int, path: str, target: str) -> None:
         """Take over an open file; `create` and `resume` are the ways to get one."""
         self._descriptor: int | None = descriptor
         self._head = b""  # of a copy: the first bytes, until what was written behind it is stored
-        self.path = path
-        self.target = target
+        self.path = path  # Of ``NAME.partial``
+        self.target = target  # Of ``NAME``
 
     @classmethod
     def create(

@@ -23,29 +23,17 @@ from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store can do beyond the plain verbs; False where it is not known.
+    """What a store can do beyond the plain verbs; False where it is not known."""
 
-    Attributes:
-        suffix_range: The tail costs one request; otherwise its size is asked first.
-        if_match: Reads are pinned by the store itself, not only by comparing afterwards.
-        if_none_match: ``mode="x"`` is decided by the store at the moment of publishing, without a race.
-        multipart: It is a `MultipartStore`.
-        list_parts: Uploads and parts can be listed, so orphans can be found.
-        equal_parts: All parts but the last must have the same size.
-        server_side_copy: Bytes can be copied between objects without passing through the client.
-        durable_commit: `ObjectSink.commit` makes every byte survive the process.
-        list_names: `ReadStore.list_objects` and `list_names` tell what is below a folder.
-    """
-
-    suffix_range: bool = False
-    if_match: bool = False
-    if_none_match: bool = False
-    multipart: bool = False
-    list_parts: bool = False
-    equal_parts: bool = False
-    server_side_copy: bool = False
-    durable_commit: bool = False
-    list_names: bool = False
+    suffix_range: bool = False  # The tail costs one request; otherwise its size is asked first
+    if_match: bool = False  # Reads are pinned by the store itself, not only by comparing afterwards
+    if_none_match: bool = False  # ``mode="x"`` is decided by the store at the moment of publishing, without a race
+    multipart: bool = False  # It is a `MultipartStore`
+    list_parts: bool = False  # Uploads and parts can be listed, so orphans can be found
+    equal_parts: bool = False  # All parts but the last must have the same size
+    server_side_copy: bool = False  # Bytes can be copied between objects without passing through the client
+    durable_commit: bool = False  # `ObjectSink.commit` makes every byte survive the process
+    list_names: bool = False  # `ReadStore.list_objects` and `list_names` tell what is below a folder
 
 
 class OpenObject(Protocol):
@@ -153,35 +141,15 @@ class ReadStore(Protocol):
         return f"{folder}{slash}{name}"
 
     def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
-        """Every object below a folder, at any depth, a page at a time, so that there may be any number.
-
-        Each is listed once; what is written or deleted meanwhile may be among them or not.
-
-        Args:
-            folder: A key, with a slash at its end or without.
-
-        Returns:
-            Pages of at least one and mostly at most 1,000 objects, in no order that all stores have; none where there
-            is no such folder. To be closed when it is left before its end (`contextlib.aclosing`).
-
-        Raises:
-            UnsupportedError: The store cannot tell.
-        """
+        """Every object below a folder, at any depth, in pages of about 1,000 at most; none where there is no folder."""
+        # Each is listed once; what is written or deleted meanwhile may be among them or not. To be closed when it is
+        # left before its end (`contextlib.aclosing`). UnsupportedError where the store cannot tell.
         raise UnsupportedError(f"{self.name} cannot list what is in a folder", where=Where(key=self.url_of(folder)))
 
     async def list_names(self, folder: str) -> list[str]:
-        """The names of all that `list_objects` tells of, sorted.
-
-        Args:
-            folder: A key, with a slash at its end or without.
-
-        Returns:
-            Names relative to `folder`, with slashes: `beside` makes keys of them. None where there is no such folder.
-
-        Raises:
-            UnsupportedError: The store cannot tell.
-            StoreError: A folder below cannot be looked into.
-        """
+        """The names of all that `list_objects` tells of, relative to the folder, with slashes, sorted."""
+        # `beside` makes keys of them. UnsupportedError where the store cannot tell, StoreError where it cannot look
+        # into a folder below.
         async with aclosing(self.list_objects(folder)) as pages:
             return sorted([name async for page in pages for name in names_of(page)])
 
@@ -200,10 +168,7 @@ class ReadStore(Protocol):
 
 @runtime_checkable
 class GrowingStore(ReadStore, Protocol):
-    """Objects can be read while they are written: what is there of one stays, and more comes behind it.
-
-    Reads that are pinned to a version of such an object go on to give its bytes when it has grown.
-    """
+    """Objects can be read while they are written: pinned reads go on to give the bytes that come behind."""
 
     @abstractmethod
     def unfinished_key(self, key: str) -> str:
@@ -211,11 +176,7 @@ class GrowingStore(ReadStore, Protocol):
 
     @abstractmethod
     async def has_writer(self, key: str) -> bool | None:
-        """Whether somebody is writing the object, which is not complete; None where that cannot be told.
-
-        Raises:
-            NotFoundError: No such object.
-        """
+        """Whether somebody is writing the object, which is not complete; None where that cannot be told."""
 
 
 @runtime_checkable
@@ -223,11 +184,7 @@ class WriteStore(ReadStore, Protocol):
     """Objects can be written and deleted. A store that only reads raises `UnsupportedError` here."""
 
     def check_writable(self, key: str) -> None:
-        """See, before anything is done for it, that the store can write an object there at all.
-
-        Raises:
-            UnsupportedError: It only reads.
-        """
+        """See, before anything is done for it, that the store can write an object there; else UnsupportedError."""
         return
 
     @abstractmethod
@@ -239,11 +196,7 @@ class WriteStore(ReadStore, Protocol):
         """
 
     async def make_folder(self, folder: str) -> None:
-        """See that objects can be created in a folder, and in those above it: where a store has folders, they are made.
-
-        Args:
-            folder: A key, with a slash at its end or without.
-        """
+        """See that objects can be created in a folder, and in those above: where a store has folders, they are made."""
         return
 
     @abstractmethod
@@ -259,13 +212,7 @@ class WriteStore(ReadStore, Protocol):
         """Remove the object; one that is not there is no error."""
 
     async def discard_unfinished(self, key: str, *, keep: Collection[str] = ()) -> None:
-        """Remove what writers of this very object left that died before they completed it, where that is stored.
-
-        For objects that nobody else writes: an upload that goes on would be lost. The ``NAME.partial`` of a local file
-        stays, since its rows may be wanted.
-
-        Args:
-            key: The object.
-            keep: What stays: ids of uploads, or paths of partial files.
-        """
+        """Remove what writers of this very object left that died before they completed it, where that is stored."""
+        # For objects that nobody else writes: an upload that goes on would be lost. Ids of uploads or paths of partial
+        # files to `keep` stay, and the ``NAME.partial`` of a local file, since its rows may be wanted.
         return

@@ -178,10 +178,7 @@ def _check_s3_url(text: str, rest: str, *, bucket_alone: bool) -> None:
 
 
 class Stores:
-    """The stores that URLs lead into: one for all files of this machine, one for all of S3, one for all of HTTP.
-
-    Those of other schemes have one each. Whoever made it closes it, and with it all stores.
-    """
+    """The stores that URLs lead into, closed together: one each for files, S3 and HTTP, and one for each other URL."""
 
     def __init__(self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy = READING) -> None:
         """Nothing is connected yet."""

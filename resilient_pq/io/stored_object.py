@@ -32,28 +32,19 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """An object as a listing tells of it.
+    """An object as a listing tells of it."""
 
-    Attributes:
-        name: Relative to the folder that was listed, with slashes; `ReadStore.beside` makes a key of it.
-        size: Bytes of the whole object; None where the listing does not tell.
-        etag: What the listing calls this version; None where it does not. A `head` may call it otherwise.
-        error: Why nothing can be told of what is in a folder below; `name` is that folder's then, with a slash at its
-            end. None of objects.
-    """
-
-    name: str
-    size: int | None = None
+    name: str  # Relative to the folder that was listed, with slashes; `ReadStore.beside` makes a key of it
+    size: int | None = None  # Bytes of the whole object; None where the listing does not tell
+    # What the listing calls this version; None where it does not. A `head` may call it otherwise
     etag: str | None = None
+    # Why nothing can be told of what is in a folder below; `name` is that folder's then, with a slash at its end. None
+    # of objects
     error: StoreError | None = None
 
 
 def names_of(page: Iterable[ListedObject]) -> list[str]:
-    """The names in a page of a listing.
-
-    Raises:
-        StoreError: A folder could not be looked into.
-    """
+    """The names in a page of a listing; raises the error of a folder that could not be looked into."""
     names = []
     for found in page:
         if found.error is not None:
@@ -64,17 +55,11 @@ def names_of(page: Iterable[ListedObject]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ObjectTail:
-    """The last bytes of an object, and what it is.
+    """The last bytes of an object, and what it is."""
 
-    Attributes:
-        info: The version that `data` belongs to; pin later reads to it.
-        offset: Absolute offset of ``data[0]``; 0 when `data` is the whole object.
-        data: The last bytes, ``info.size - offset`` of them.
-    """
-
-    info: ObjectInfo
-    offset: int
-    data: bytes | memoryview
+    info: ObjectInfo  # The version that `data` belongs to; pin later reads to it
+    offset: int  # Absolute offset of ``data[0]``; 0 when `data` is the whole object
+    data: bytes | memoryview  # The last bytes, ``info.size - offset`` of them
 
     def part(self, start: int, end: int) -> memoryview | None:
         """The bytes from `start` up to `end`, absolute offsets; None where they do not all lie in `data`."""

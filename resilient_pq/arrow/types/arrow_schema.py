@@ -1,8 +1,4 @@
-"""Conversions between the schemas of Arrow and of Parquet.
-
-The mapping is that of pyarrow's writer and reader. What Parquet cannot say (large offsets, names of time
-zones, seconds, durations, fixed-size lists) is kept under the key ``ARROW:schema``, see `stored_schema`.
-"""
+"""Conversions between the schemas of Arrow and of Parquet, with the mapping of pyarrow's writer and reader."""
 
 from __future__ import annotations
 
@@ -208,10 +204,7 @@ def arrow_schema_of(schema: Schema, key_value: Mapping[str, str | None]) -> Any:
 
 
 class ColumnFields:
-    """The Arrow fields of a file's columns, each worked out when it is first asked for.
-
-    Files of one data set have the same: what is found for one serves all of them, as long as they share their `Schema`.
-    """
+    """The Arrow fields of a file's columns, each made when it is asked for, once for all that share a `Schema`."""
 
     def __init__(
         self,
@@ -221,10 +214,7 @@ class ColumnFields:
         int96_unit: str = "ns",
         restore_types: bool = True,
     ) -> None:
-        """Nothing is worked out yet; ``ARROW:schema`` refines types, column by column, where it is not damaged.
-
-        Without `restore_types`, dictionaries and the like come as `normalise` has them.
-        """
+        """Refine types by ``ARROW:schema`` where it is whole; without `restore_types` give them as `normalise` does."""
         self._schema = schema
         self._key_value = key_value
         self._int96_unit = int96_unit
@@ -334,10 +324,8 @@ def _field_id_of(node: Node) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _extension_of(node: Primitive) -> tuple[tuple[bytes, bytes], ...]:
-    """The metadata that make a UUID Arrow's canonical extension type of it, as pyarrow does.
-
-    JSON stays text: as an extension type Polars would no longer take it for that.
-    """
+    """The metadata that make a UUID Arrow's canonical extension type of it, as pyarrow does."""
+    # JSON stays text: as an extension type Polars would no longer take it for that.
     fixed = node.physical_type is Type.FIXED_LEN_BYTE_ARRAY and node.type_length == 16
     if node.logical != logical.UUID or not fixed:
         return ()
@@ -384,10 +372,8 @@ def _format_of(node: Primitive, int96_unit: str) -> str:
 
 
 def _holds_decimal(node: Primitive, precision: int, scale: int) -> bool:
-    """Whether Arrow has a decimal for it: of at most 76 digits, none of them beyond the scale.
-
-    Numbers of 77 digits may fit into 256 bits, as those of BigQuery do, whose BIGNUMERIC is said to have so many.
-    """
+    """Whether Arrow has a decimal for it: of at most 76 digits, none of them beyond the scale."""
+    # Numbers of 77 digits may fit into 256 bits, as those of BigQuery's BIGNUMERIC do.
     if not 0 <= scale <= min(precision, _MOST_DIGITS):
         return False
     match node.physical_type:

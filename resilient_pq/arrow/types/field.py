@@ -1,8 +1,4 @@
-"""An Arrow type as a plain value: what an `ArrowSchema` of the C data interface says.
-
-The type itself stays the format string of the C data interface (Arrow, "The Arrow C data interface"), the one
-spelling that every Arrow library shares.
-"""
+"""An Arrow type as a plain value: what an `ArrowSchema` of the C data interface says, with its format string."""
 
 from __future__ import annotations
 
@@ -203,11 +199,7 @@ def plain_format(field: Field) -> str:
 
 
 def normalise(field: Field) -> Field:
-    """The plain type with the same values, to which all of its forms fit.
-
-    A dictionary becomes the type of its values, others as `plain_format` has them. The name of an extension type stays
-    where its storage does.
-    """
+    """The plain type with the same values, to which all of its forms fit; extension types keep their names."""
     format = plain_format(field)
     children = tuple(normalise(child) for child in field.children)
     if field.dictionary is not None:

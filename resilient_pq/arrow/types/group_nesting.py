@@ -1,8 +1,4 @@
-"""How groups of a Parquet schema stand for lists and maps (parquet-format, LogicalTypes.md, "Nested Types").
-
-Both directions need the same answer: the Arrow type of a group, and the assembly of its leaves into an array
-of that type.
-"""
+"""How groups of a Parquet schema stand for lists and maps (parquet-format, LogicalTypes.md, "Nested Types")."""
 
 from __future__ import annotations
 
@@ -31,11 +27,9 @@ class MapShape:
 
 
 def shape_of(group: Group) -> ListShape | MapShape | None:
-    """The list or map that an annotated group stands for; None where it is a struct.
-
-    A group that is annotated but has no single repeated child is a struct. A map without values, or with keys
-    that may be null, as some writers leave them, is a list: Arrow's maps cannot hold it.
-    """
+    """The list or map that an annotated group stands for; None where it is a struct: has no single repeated child."""
+    # A map without values, or with keys that may be null, as some writers leave them, is a list: Arrow's maps cannot
+    # hold it.
     if group.logical not in (logical.LIST, logical.MAP):
         return None
     if len(group.children) != 1 or group.children[0].repetition is not Repetition.REPEATED:

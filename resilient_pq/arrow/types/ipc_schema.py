@@ -64,10 +64,8 @@ class SchemaMessage:
 
 
 def is_whole(message: bytes) -> bool:
-    """Whether a schema message is one to every library: all of it, types that no column is written from included.
-
-    Libraries refuse files for a damaged one; where it is not proven to be whole, it is better left out.
-    """
+    """Whether a schema message is one to every library: all of it, types that no column is written from included."""
+    # Libraries refuse files for a damaged one; where it is not proven to be whole, it is better left out.
     marked = int.from_bytes(message[:4], "little") == _CONTINUATION
     body, size = (message[8:], message[4:8]) if marked else (message[4:], message[:4])
     length = int.from_bytes(size, "little")

@@ -1,8 +1,4 @@
-"""The key ``ARROW:schema``: the Arrow schema that a file was written from, as pyarrow began to store it.
-
-Its value is the base64 of an encapsulated IPC schema message (Arrow, "IPC streaming format"). It only ever
-refines what the Parquet schema says: whatever in it is damaged or speaks of another type is passed over.
-"""
+"""The key ``ARROW:schema``, which refines the Parquet schema alone: what in it is damaged or differs is passed over."""
 
 from __future__ import annotations
 
@@ -33,14 +29,12 @@ _DIGITS: Final = {32: 9, 64: 18, 256: 76}
 
 
 def encode_arrow_schema(arrow: object) -> str:
-    """The value to store under ``ARROW:schema``.
-
-    Dictionaries are stored as pyarrow stores them. Of those within lists and structs, of which pyarrow 26 reads one row
-    group at most, of views, list views and narrow decimals the plain types are stored, with metadata that say what they
-    were: pyarrow 14 opens no file with a view in this place, pyarrow 17 none with a narrow decimal, and Polars 2.1 ends
-    with a panic at a list view. Metadata of the schema itself stay in it: pyarrow looks for those of pandas here and
-    nowhere else.
-    """
+    """The value to store under ``ARROW:schema``: the base64 of an encapsulated IPC schema message."""
+    # Dictionaries are stored as pyarrow stores them. Of those within lists and structs, of which pyarrow 26 reads one
+    # row group at most, of views, list views and narrow decimals the plain types are stored, with metadata that say
+    # what they were: pyarrow 14 opens no file with a view in this place, pyarrow 17 none with a narrow decimal, and
+    # Polars 2.1 ends with a panic at a list view. Metadata of the schema itself stay in it: pyarrow looks for those of
+    # pandas here and nowhere else.
     schema = replace(_in_plain_forms(Field.of(arrow)), nullable=False).to_c()
     message = io.BytesIO()
     writer = StreamWriter.from_writable(message)
@@ -104,10 +98,7 @@ class StoredFields:
         self._message = _decode(text) if text else None
 
     def alike(self, positions: Sequence[int], alike: Sequence[int]) -> list[list[int]]:
-        """The columns at some positions, those together that differ in their names alone.
-
-        `alike` has for each column a number, which those share of which that is so in the Parquet schema.
-        """
+        """The columns at some positions, those together that have one number in `alike`: they differ in names alone."""
         stored = [0] * len(self._names)
         if self._message is not None:
             known = kernels.alike_fields is not None and self._message.num_columns == len(stored)
@@ -119,11 +110,7 @@ class StoredFields:
         return list(groups.values())
 
     def of(self, position: int) -> Field | None:
-        """The stored field of a column, None for one that has none.
-
-        A field belongs to the column at its position where the names are equal too, else to the one column that
-        has its name.
-        """
+        """The stored field of a column, by its position where names are equal too, else by its name; None for none."""
         if self._message is None:
             return None
         field = self._message.column(position) if position < self._message.num_columns else None

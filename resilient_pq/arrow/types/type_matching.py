@@ -1,8 +1,4 @@
-"""Whether Arrow data of one type may be taken for a column of another, and how their fields pair up.
-
-Different forms of the same values fit each other: large and small offsets, views, dictionaries, any kind of
-list, any zone of an instant, decimals of any width. Values are never cast.
-"""
+"""Whether Arrow data of one type may be taken, without a cast, for a column of another, and how fields pair up."""
 
 from __future__ import annotations
 
@@ -22,11 +18,10 @@ _LISTS_OF_FIXED_SIZE = {("+l", "+w"), ("+L", "+w")}
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A node of the Parquet schema, and the Arrow data that goes into it, null where only nulls are there.
+    """A node of the Parquet schema, and the Arrow data that goes into it, null where only nulls are there."""
 
-    The element of a list is not REPEATED, also where the repeated node itself is the element. `positions` says where
-    each of `children` stands among those of `found`.
-    """
+    # The element of a list is not REPEATED, also where the repeated node itself is the element. `positions` says where
+    # each of `children` stands among those of `found`.
 
     path: str
     node: Node

@@ -1,9 +1,4 @@
-"""Arrays of one column that came with different forms of its type, brought to one type.
-
-`assemble.to_arrow` widens an array where it must: 64-bit offsets where there is too much for 32 bits, a list
-where fixed-size lists are not all of one size, and so on. All chunks of a table have one type, so the others
-follow.
-"""
+"""Arrays of one column that came with different forms of its type, brought to one type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Codecs: pages to compressed pages and back (parquet-format, Compression.md).
-
-One row per codec in `CODECS`; a codec that a file names and the table lacks is a `CodecUnavailableError`.
-"""
+"""Codecs: pages to compressed pages and back (parquet-format, Compression.md), a row of `CODECS` for each."""
 
 from __future__ import annotations
 
@@ -169,10 +166,7 @@ def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
 
 
 def compress_parts(codec: CompressionCodec, parts: Sequence[Any], level: int, packed: Any = None) -> list[Any]:
-    """The compressed bytes of parts that follow one another, in pieces; of one codec other than UNCOMPRESSED.
-
-    `packed` are those of the last part alone, where they are known.
-    """
+    """The compressed bytes of parts that follow one another, in pieces; `packed` are those of the last, where known."""
     *short, last = parts
     num_short = sum(map(len, short))
     if not num_short:
@@ -188,11 +182,10 @@ def compress_parts(codec: CompressionCodec, parts: Sequence[Any], level: int, pa
 
 
 def _behind_snappy(packed: memoryview, front: bytes, size: int) -> tuple[bytes, int]:
-    """The bytes that put a few others before Snappy data, and how many bytes of those they replace.
-
-    They are the length of all as a varint, then elements (snappy, "format_description"): what stands before an element
-    is nothing to it but what it copies from, by the distance. So a literal in front of others changes none of them.
-    """
+    """The bytes that put a few others before Snappy data, and how many bytes of those they replace."""
+    # They are the length of all as a varint, then elements (snappy, "format_description"): what stands before an
+    # element is nothing to it but what it copies from, by the distance. So a literal in front of others changes none of
+    # them.
     begin = len(varint_bytes(size - len(front)))  # where the elements do
     return varint_bytes(size) + bytes((len(front) - 1 << 2,)) + front, begin
 

@@ -1,8 +1,4 @@
-"""Codecs that only old files have, read and never written: LZ4 in its three framings, and LZO in two.
-
-LZ4 (codec 5) was written as Hadoop's frames, as LZ4 frames and as a bare block (parquet-format, Compression.md),
-LZO (codec 3) as Hadoop's frames and as a bare LZO1X stream. A file does not say which, so all are tried.
-"""
+"""Codecs of old files, which do not say which framing they have: LZ4 in three framings, and LZO in two; read only."""
 
 from __future__ import annotations
 

@@ -18,13 +18,11 @@ def _size_of_size(descriptor: int) -> int:
 
 
 def front(frame: memoryview, before: bytes, size: int) -> tuple[bytes, int] | None:
-    """The bytes that put others before a frame's content, and how many bytes of its header they replace.
-
-    The bytes before the content, at most 1 KiB, become a block of their own that is not compressed (section
-    3.1.1.2). The other blocks stay as they are: they copy from what stands before them by the distance, and such a
-    block changes nothing else that they begin with (section 3.1.1.5). None where the header has more than a window
-    and a size.
-    """
+    """The bytes that put others before a frame's content, and how many bytes of its header they replace."""
+    # The bytes before the content, at most 1 KiB, become a block of their own that is not compressed (section 3.1.1.2).
+    # The other blocks stay as they are: they copy from what stands before them by the distance, and such a block
+    # changes nothing else that they begin with (section 3.1.1.5). None where the header has more than a window and a
+    # size.
     if frame[: len(_MAGIC)] != _MAGIC or frame[4] & _OTHER:
         return None
     window = b"" if frame[4] & _SINGLE_SEGMENT else bytes(frame[5:6])

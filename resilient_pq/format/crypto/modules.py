@@ -149,11 +149,9 @@ class KeyCipher:
         return content
 
     def seems_right_for(self, module: memoryview) -> bool:
-        """Whether the key makes the beginning of a footer or a page header of a module, whatever its tag says.
-
-        Where the module was changed, or moved, or its AAD is another one, that proves the key all the same: other keys
-        make such a beginning once in a million times.
-        """
+        """Whether the key makes the beginning of a footer or a page header of a module, whatever its tag says."""
+        # Where the module was changed, or moved, or its AAD is another one, that proves the key all the same: other
+        # keys make such a beginning once in a million times.
         first = bytearray(_PEEKED)
         begin = module[CTR_OVERHEAD : CTR_OVERHEAD + _PEEKED]
         if len(begin) == _PEEKED:

@@ -72,10 +72,7 @@ class ChunkCipher:
         return compact_protocol.decode(OffsetIndex, self.open_index(module, ModuleType.OFFSET_INDEX))[0]
 
     def open_page(self, page: SealedPage, data: memoryview, out: memoryview, *, with_crc: bool = False) -> None:
-        """Put a page in the clear into `out`, which has the size of `data`, its two modules.
-
-        Its header has no CRC32, or that of the page in the clear.
-        """
+        """Put a page in the clear into `out`, which has the size of its two modules; with its own CRC32 or none."""
         stored, at = self.open_header(page.ordinal, data)
         body_type = ModuleType.DICTIONARY_PAGE if page.ordinal is None else ModuleType.DATA_PAGE
         overhead = self.cipher.overhead(body_type)

@@ -149,10 +149,7 @@ def column_key_metadata(row_groups: Iterable[RowGroup]) -> dict[str, bytes | Non
 
 
 def open_chunks(row_groups: Iterable[RowGroup], cipher: FileCipher) -> Iterator[OpenedChunk]:
-    """Put what sealed metadata of chunks say into their row groups, as a file in the clear has it; gives these chunks.
-
-    Chunks of which the key is not known are left as they are.
-    """
+    """Put what sealed metadata of chunks say into their row groups, where the key is known; gives these chunks."""
     for position, row_group in enumerate(row_groups):
         ordinal = position if row_group.ordinal is None else row_group.ordinal
         row_group.columns = list(row_group.columns)

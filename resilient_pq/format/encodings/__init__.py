@@ -1,9 +1,4 @@
-"""Encodings of values: one file each, `encode` and `decode` side by side, and one table of them all.
-
-An encoding that needs no dictionary is a row of `ENCODINGS`. To add one: a file with `encode` and `decode`
-(and `decode_byte_arrays` where it may hold BYTE_ARRAY), a row here, a test file. What has an `encode` can be
-asked for when writing.
-"""
+"""Encodings of values: one file each, `encode` and `decode` side by side, and one table of them all, `ENCODINGS`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ALP: floats as decimal integers, bit-packed, with exceptions (parquet-format, AlpEncoding.md). Read only.
-
-The encoding is in preview: readers should know it, writers should not use it yet.
-"""
+"""ALP: floats as decimal integers, bit-packed, with exceptions (parquet-format, AlpEncoding.md). Preview, read only."""
 
 from __future__ import annotations
 

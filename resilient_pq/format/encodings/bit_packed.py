@@ -1,7 +1,4 @@
-"""BIT_PACKED: levels of old data pages v1, most significant bit first, without a length (parquet-format, Encodings.md).
-
-Deprecated in favour of RLE, and written on request only, for readers of that time.
-"""
+"""BIT_PACKED: levels of old data pages v1, most significant bit first (Encodings.md); written on request only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""BYTE_STREAM_SPLIT: the first bytes of all values, then the second ones, and so on (parquet-format, Encodings.md).
-
-Nothing is smaller for it, but what is alike stands together, and then compresses better.
-"""
+"""BYTE_STREAM_SPLIT: the first bytes of all values, then the second ones, and so on (parquet-format, Encodings.md)."""
 
 from __future__ import annotations
 

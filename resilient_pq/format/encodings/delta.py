@@ -96,11 +96,9 @@ def _as_strings(node: Primitive, values: NDArray[Any]) -> ByteArrays:
 def decode_prefixes(
     data: memoryview, lengths: NDArray[np.int32], previous: bytes = b""
 ) -> tuple[int, ConsecutiveStrings]:
-    """Fill `lengths` from DELTA_BYTE_ARRAY; returns the bytes of all values and what copies them.
-
-    In files of parquet-mr before 1.8 the first value builds on `previous`, the last one of the page before
-    (PARQUET-246).
-    """
+    """Fill `lengths` from DELTA_BYTE_ARRAY; returns the bytes of all values and what copies them."""
+    # In files of parquet-mr before 1.8 the first value builds on `previous`, the last one of the page before
+    # (PARQUET-246).
     prefixes, suffix_lengths, suffixes = _split(data, len(lengths))
     return _join(prefixes, suffix_lengths, suffixes, lengths, previous)
 

@@ -1,7 +1,4 @@
-"""RLE_DICTIONARY: distinct values in a page of their own, indices to them in the data pages.
-
-The older PLAIN_DICTIONARY has the same bytes (parquet-format, Encodings.md).
-"""
+"""RLE_DICTIONARY, and PLAIN_DICTIONARY with the same bytes: distinct values in a page of their own, indices to them."""
 
 from __future__ import annotations
 
@@ -40,10 +37,9 @@ class Dictionary:
 
 
 def build(node: Primitive, values: Values, max_bytes: int, side_by_side: SideBySide = one_by_one) -> Dictionary | None:
-    """The dictionary of `values`; None where it would take more than `max_bytes` in PLAIN encoding.
+    """The dictionary of `values`, told apart by their bits; None where it takes more than `max_bytes` in PLAIN.
 
-    Values are told apart by their bits, so NaNs and the two zeros keep their own. Many values are looked up in parts,
-    where there are threads for them: what becomes of them is the same.
+    Many values are looked up in parts, where there are threads for them: what becomes of them is the same.
     """
     num_parts = min(side_by_side.num_threads, len(values) // _PART)
     if num_parts > 1:

@@ -69,12 +69,9 @@ def check_maximum(levels: Levels, maximum: int) -> None:
 
 
 def ends_with(data: memoryview, bit_width: int, count: int, *, zeros: bool = False) -> bool:
-    """Whether runs of exactly `count` values take all of `data`, as far as their headers tell.
-
-    The last bit-packed run is filled up to whole groups, with zeros alone if `zeros` asks for that, or cut short behind
-    the last value, as old writers left it.
-    Run by run in Python: it is asked of damaged chunks alone.
-    """
+    """Whether runs of exactly `count` values take all of `data`, as far as their headers tell."""
+    # The last bit-packed run is filled up to whole groups, with zeros alone if `zeros` asks for that, or cut short
+    # behind the last value, as old writers left it. Run by run in Python: it is asked of damaged chunks alone.
     if not bit_width and not data:
         return True  # some writers leave out what would tell nothing
     position = filled = padded = whole = 0

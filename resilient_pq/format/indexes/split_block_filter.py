@@ -66,10 +66,8 @@ class BloomFilter:
 
     @classmethod
     def sized(cls, num_distinct: int, false_positives: float) -> BloomFilter:
-        """An empty filter for `num_distinct` values, at most a share of `false_positives` of others passing.
-
-        The size is a power of two, as parquet-java's is, and `MAX_BYTES` at most, however many pass then.
-        """
+        """An empty filter for `num_distinct` values, at most a share of `false_positives` of others passing."""
+        # The size is a power of two, as parquet-java's is, and `MAX_BYTES` at most, however many pass then.
         if not 0.0 < false_positives < 1.0:
             raise SchemaError(f"false_positives is {false_positives}; it is a share, 0.01 for 1 %")
         bits = -8.0 * max(num_distinct, 1) / math.log(1.0 - false_positives ** (1.0 / 8.0))
@@ -97,10 +95,8 @@ class BloomFilter:
         return float(shares.prod(axis=1).mean())
 
     def folded(self, false_positives: float) -> BloomFilter:
-        """The smallest filter of the same values of which at most this share of other values pass.
-
-        A value's block is its hash times the number of blocks: of half as many blocks each is two neighbours in one.
-        """
+        """The smallest filter of the same values of which at most this share of other values pass."""
+        # A value's block is its hash times the number of blocks: of half as many blocks each is two neighbours in one.
         smallest = self
         while len(smallest.blocks) > 1 and len(smallest.blocks) % 2 == 0:
             half = BloomFilter(smallest.blocks[0::2] | smallest.blocks[1::2])

@@ -1,9 +1,8 @@
-"""Minima, maxima, counts and sizes of values (parquet.thrift, Statistics, ColumnOrder and SizeStatistics).
+"""Minima, maxima, counts and sizes of values (parquet.thrift, Statistics, ColumnOrder and SizeStatistics)."""
 
-Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written
-in PLAIN encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed
-length above that have no bounds.
-"""
+# Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written in PLAIN
+# encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed length above that
+# have no bounds.
 
 from __future__ import annotations
 
@@ -150,11 +149,9 @@ def _fixed_bounds(values: NDArray[np.uint8], *, signed: bool) -> Bounds:
 
 
 def plain_bound(node: Primitive, value: Any, *, upper: bool) -> tuple[bytes | None, bool]:
-    """A bound in PLAIN encoding without a length, and whether it is exact.
-
-    A minimum of zero is written as -0.0 and a maximum as +0.0, since readers may hold the two for one
-    (parquet.thrift, ColumnOrder). An upper bound that cannot be cut is None.
-    """
+    """A bound in PLAIN encoding without a length, and whether it is exact; None for an upper one that cannot be cut."""
+    # A minimum of zero is written as -0.0 and a maximum as +0.0, since readers may hold the two for one
+    # (parquet.thrift, ColumnOrder).
     number = _number_of(node)
     if number is not None:
         if value == 0 and isinstance(value, float):

@@ -1,9 +1,7 @@
-"""Statistics as a reader may trust them: of column chunks, and of the pages that a ColumnIndex describes.
+"""Statistics as a reader may trust them: of column chunks, and of the pages that a ColumnIndex describes."""
 
-Statistics are used only as far as its column order, its writer and the specification
-allow (parquet.thrift, Statistics and ColumnOrder; PageIndex.md). What cannot be trusted is None, never an error: only
-a ColumnIndex that contradicts itself is one.
-"""
+# As far as the column order, the writer and the specification allow (parquet.thrift, Statistics and ColumnOrder;
+# PageIndex.md). What cannot be trusted is None, never an error: only a ColumnIndex that contradicts itself is one.
 
 from __future__ import annotations
 
@@ -212,11 +210,9 @@ def _chunk_bounds(file: FileMetaData, leaf: Leaf, found: Statistics) -> tuple[_B
 
 
 def _distrusted(created_by: str | None, node: Primitive) -> bool:
-    """Whether the writer is known for wrong bounds of byte strings: parquet-mr before 1.8.0 (PARQUET-251).
-
-    Files that do not name their writer may be of the same time (PARQUET-297). Decimals of a scale that cannot be have
-    no bounds either: digits for all their places might fill the memory.
-    """
+    """Whether the writer is known for wrong bounds of byte strings: parquet-mr before 1.8.0 (PARQUET-251)."""
+    # Files that do not name their writer may be of the same time (PARQUET-297). Decimals of a scale that cannot be have
+    # no bounds either: digits for all their places might fill the memory.
     if isinstance(node.logical, Decimal) and not 0 <= node.logical.scale <= _MAX_SCALE:
         return True
     if node.physical_type not in _BYTE_STRINGS:
@@ -248,11 +244,9 @@ def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes 
 
 
 def _float_bounds(low: float | None, high: float | None) -> _Bounds:
-    """NaN is no bound, and a bound of zero stands for both zeros.
-
-    Beside a NaN the other bound says nothing either: it was found by comparing with it. Under IEEE_754_TOTAL_ORDER a
-    NaN means that all values are NaN.
-    """
+    """NaN is no bound, and a bound of zero stands for both zeros."""
+    # Beside a NaN the other bound says nothing either: it was found by comparing with it. Under IEEE_754_TOTAL_ORDER a
+    # NaN means that all values are NaN.
     if any(bound is not None and math.isnan(bound) for bound in (low, high)):
         return _NOTHING
     low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high

@@ -43,11 +43,7 @@ class Reader(Protocol):
 
 
 class KeptStructs(MutableSequence[T]):
-    """A list of structs that are read from their bytes one by one, each when it is first asked for.
-
-    The bytes were checked when the list was made, so that reading never fails. A struct that was read is kept: who
-    changes it changes the list. A list that is itself changed becomes an ordinary one before.
-    """
+    """A list of structs that are read from bytes that were checked, each when it is first asked for, and then kept."""
 
     __slots__ = ("_data", "_inner", "_made", "_plain", "_reader", "_starts")
     __hash__ = None  # type: ignore[assignment]

@@ -19,10 +19,8 @@ from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.stored_object import bare_etag
 from resilient_pq.units import MiB
 
-FULL_OBJECT = "FULL_OBJECT"
-"""The type of checksum that covers the bytes of the object, whatever parts they came in."""
-COMPOSITE = "COMPOSITE"
-"""The type that covers the sums of the parts: a completion then has to name each."""
+FULL_OBJECT = "FULL_OBJECT"  # The type of checksum that covers the bytes of the object, whatever parts they came in
+COMPOSITE = "COMPOSITE"  # The type that covers the sums of the parts: a completion then has to name each
 
 # Up to here the sum takes less time than a thread that would make it.
 _IN_A_THREAD = 4 * MiB

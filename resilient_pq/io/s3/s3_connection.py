@@ -115,11 +115,10 @@ def _expect_only_for_large_bodies(params: dict[str, Any], **_: Any) -> None:
 
 
 class RequestBody(aiohttp.payload.Payload):
-    """A body in pieces, sent as they lie in memory: not joined, and not copied into the transport as a whole.
+    """A body in pieces, sent as they lie in memory: not joined, and not copied into the transport as a whole."""
 
-    aiohttp has no time-out for a body that the server stops taking: so there is patience, which every chunk
-    that is taken renews.
-    """
+    # aiohttp has no time-out for a body that the server stops taking: so there is patience, which every chunk that is
+    # taken renews.
 
     def __init__(self, pieces: Sequence[memoryview], patience: asyncio.Timeout, progress_seconds: float | None) -> None:
         super().__init__(None)

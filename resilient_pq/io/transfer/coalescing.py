@@ -1,8 +1,4 @@
-"""From the byte ranges that are wanted to the ones that are worth requesting. Pure: no I/O, no clock.
-
-A request costs a round trip, a byte that nobody wanted costs little: so near neighbours are fetched together,
-while blocks stay small enough to be fetched side by side.
-"""
+"""From the byte ranges that are wanted to the ones that are worth requesting. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -18,27 +14,17 @@ from resilient_pq.units import KiB, MiB
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """When two ranges become one request.
+    """When two ranges become one request."""
 
-    Measured at 30 ms latency: 50 of 200 columns are 20 requests instead of 2,500, three scattered columns
-    stay apart, and runs never grow so long that they lose their parallelism.
+    # Measured at 30 ms latency: 50 of 200 columns are 20 requests instead of 2,500, three scattered columns stay apart,
+    # and runs never grow so long that they lose their parallelism.
 
-    Attributes:
-        always_gap: Gaps of at most this many bytes are always read over.
-        wide_gap: Gaps of at most this many bytes are read over while the waste stays within `max_waste`.
-        max_waste: The merged range may have at most this many times its useful bytes.
-        block_bytes: A merged range is no longer than this; one wanted range of more than twice as much is
-            split.
-        never_over: Ranges, in order, over which nothing is read together, however small they are.
-
-    Raises:
-        ValueError: A size below zero, a `max_waste` below 1, or no block at all.
-    """
-
-    always_gap: int = 64 * KiB
-    wide_gap: int = 1 * MiB
-    max_waste: float = 2.0
+    always_gap: int = 64 * KiB  # Gaps of at most this many bytes are always read over
+    wide_gap: int = 1 * MiB  # Gaps of at most this many bytes are read over while the waste stays within `max_waste`
+    max_waste: float = 2.0  # The merged range may have at most this many times its useful bytes
+    # A merged range is no longer than this; one wanted range of more than twice as much is split
     block_bytes: int = 8 * MiB
+    # Ranges, in order, over which nothing is read together, however small they are
     never_over: tuple[ByteRange, ...] = ()
 
     def __post_init__(self) -> None:
@@ -53,16 +39,11 @@ class MergeOptions:
 
 @dataclass(frozen=True, slots=True)
 class MergedRange:
-    """One request, and what of it was wanted.
+    """One request, and what of it was wanted."""
 
-    Attributes:
-        range: What to request.
-        parts: Per wanted range that lies in it, the index of that range in the input and the piece of it
-            inside `range`, in absolute offsets. A wanted range that was split has pieces in several merged
-            ranges.
-    """
-
-    range: ByteRange
+    range: ByteRange  # What to request
+    # Per wanted range that lies in it, the index of that range in the input and the piece of it inside `range`, in
+    # absolute offsets. A wanted range that was split has pieces in several merged ranges
     parts: tuple[tuple[int, ByteRange], ...]
 
 
@@ -72,11 +53,7 @@ _LEAST_BLOCK = 1 * MiB
 
 
 def merge(ranges: Sequence[ByteRange], options: MergeOptions = DEFAULT_MERGE_OPTIONS) -> list[MergedRange]:
-    """The requests that cover all wanted ranges, by offset.
-
-    No wanted byte is missed and none is requested twice, though wanted ranges may overlap and come in any
-    order. Empty ranges need no request and appear in no part.
-    """
+    """The requests that cover all wanted ranges, by offset: no byte is missed, and none is requested twice."""
     blocks = _gather(_split(union(ranges), options.block_bytes), options)
     starts = [block.start for block in blocks]
     parts: list[list[tuple[int, ByteRange]]] = [[] for _ in blocks]

@@ -27,20 +27,12 @@ __all__ = ["FetchCounters", "FetchOptions", "ObjectRange", "fetch", "fetch_group
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How a wave of reads is shaped.
+    """How a wave of reads is shaped."""
 
-    Attributes:
-        merge: When ranges share a request.
-        max_requests: Requests under way at one time.
-        memory_budget: Bytes requested and not yet taken by the consumer; at least one request goes out,
-            whatever its size. Wanted ranges that were split are put together beside it.
-
-    Raises:
-        ValueError: A bound below 1.
-    """
-
-    merge: MergeOptions = field(default_factory=MergeOptions)
-    max_requests: int = 16
+    merge: MergeOptions = field(default_factory=MergeOptions)  # When ranges share a request
+    max_requests: int = 16  # Requests under way at one time
+    # Bytes requested and not yet taken by the consumer; at least one request goes out, whatever its size. Wanted ranges
+    # that were split are put together beside it
     memory_budget: int = share_of_memory(16, 64 * MiB)
 
     def __post_init__(self) -> None:
@@ -54,15 +46,10 @@ DEFAULT_FETCH_OPTIONS = FetchOptions()
 
 @dataclass(frozen=True, slots=True)
 class ObjectRange:
-    """Bytes of one version of one object.
+    """Bytes of one version of one object."""
 
-    Attributes:
-        info: The version; requests for it are pinned to it.
-        range: Which bytes.
-    """
-
-    info: ObjectInfo
-    range: ByteRange
+    info: ObjectInfo  # The version; requests for it are pinned to it
+    range: ByteRange  # Which bytes
 
 
 def fetch(
@@ -169,10 +156,8 @@ def _requests(places: Sequence[ObjectRange], options: FetchOptions, at_hand: Con
 
 
 def merge_all(ranges: Sequence[Sequence[ByteRange]], options: FetchOptions) -> list[list[MergedRange]]:
-    """The requests of one wave for ranges of several objects, object by object.
-
-    Where fewer would be under way than may be, blocks are smaller: a wave is as slow as its longest request.
-    """
+    """The requests of one wave for ranges of several objects, object by object."""
+    # Where fewer would be under way than may be, blocks are smaller: a wave is as slow as its longest request.
     merged = [merge(of_object, options.merge) for of_object in ranges]
     smaller = smaller_blocks([*chain(*merged)], options.merge, options.max_requests, options.memory_budget)
     return merged if smaller is None else [merge(of_object, smaller) for of_object in ranges]

@@ -136,10 +136,7 @@ class _Alarm:
 
 
 class _Race(Generic[Result]):
-    """One request, and perhaps a second one beside it.
-
-    The first runs in the task of the caller: nearly always it is alone, and then this costs next to nothing.
-    """
+    """One request, in the task of the caller, as nearly always it is alone, and perhaps a second one beside it."""
 
     def __init__(
         self,

@@ -1,7 +1,4 @@
-"""How many requests a store is sent at one time: fewer when it asks to slow down, slowly more when it does not.
-
-`AdaptiveLimit` is pure; `RequestLimiter` is the small shell in which attempts wait for their turn.
-"""
+"""How many requests a store is sent at one time: fewer when it asks to slow down, slowly more when it does not."""
 
 from __future__ import annotations
 
@@ -14,11 +11,10 @@ from resilient_pq.errors import ThrottledError
 
 
 class AdaptiveLimit:
-    """A number of requests under way: additive increase, multiplicative decrease, as TCP does it.
+    """A number of requests under way: additive increase, multiplicative decrease, as TCP does it."""
 
-    It grows by 1 for as many successes as the limit is, and is halved when the store throttles; of the
-    requests that were under way together only the first that is throttled counts.
-    """
+    # It grows by 1 for as many successes as the limit is, and is halved when the store throttles; of the requests that
+    # were under way together only the first that is throttled counts.
 
     def __init__(self, most: int) -> None:
         if most < 1:

@@ -18,11 +18,8 @@ async def read_again(
     is_whole: Callable[[T], Awaitable[bool]] | None,
     before: T | None = None,
 ) -> T | None:
-    """Read until the bytes are whole, and give None; else those that came twice alike, or every time damaged.
-
-    Raises:
-        TransientError: There is no `is_whole`, for want of a checksum, and the bytes came differently each time.
-    """
+    """Read until the bytes are whole, and give None; else those that came twice alike, or every time damaged."""
+    # TransientError where there is no `is_whole`, for want of a checksum, and the bytes came differently each time.
     found = [] if before is None else [before]
     for _ in range(max(2, store.rereads) if is_whole is None else store.rereads):
         async with new_connections():

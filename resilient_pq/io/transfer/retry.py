@@ -1,8 +1,4 @@
-"""When to try again, and for how long to wait: one layer, above every request and below every store's
-methods.
-
-`RetryPolicy.next_delay` is pure, its randomness is given to it; `retrying` is the small shell that sleeps.
-"""
+"""When to try again, and for how long to wait: one layer, above every request and below every store's methods."""
 
 from __future__ import annotations
 

@@ -24,24 +24,15 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch of a file: the time in which one writer holds it.
+    """One epoch of a file: the time in which one writer holds it."""
 
-    Attributes:
-        owner: Drawn at random for each holder.
-        number: Of the epoch, from 0.
-        began: When the first epoch of the file began, in seconds since 1970, by the clock of its first writer.
-        file_id: Of the file, hexadecimal; None where nobody knows it yet.
-        upload_id: The upload that the holder writes to; None before it is begun.
-        before: Uploads of earlier epochs that may still be open and hold rows of the file.
-        base: The version of the object, by its ETag, that the uploads begin with and are to replace; None for none.
-    """
-
-    owner: str
-    number: int
-    began: float
-    file_id: str | None = None
-    upload_id: str | None = None
-    before: tuple[str, ...] = ()
+    owner: str  # Drawn at random for each holder
+    number: int  # Of the epoch, from 0
+    began: float  # When the first epoch of the file began, in seconds since 1970, by the clock of its first writer
+    file_id: str | None = None  # Of the file, hexadecimal; None where nobody knows it yet
+    upload_id: str | None = None  # The upload that the holder writes to; None before it is begun
+    before: tuple[str, ...] = ()  # Uploads of earlier epochs that may still be open and hold rows of the file
+    # The version of the object, by its ETag, that the uploads begin with and are to replace; None for none
     base: str | None = None
 
     @property
@@ -76,40 +67,25 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class FoundEpoch:
-    """An epoch object as it was found.
+    """An epoch object as it was found."""
 
-    Attributes:
-        epoch: What it says.
-        etag: The version of it that says so.
-    """
-
-    epoch: Epoch
-    etag: str | None
+    epoch: Epoch  # What it says
+    etag: str | None  # The version of it that says so
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """How a writer comes to hold an object.
+    """How a writer comes to hold an object."""
 
-    Attributes:
-        file_id: Of the file that is written, hexadecimal; None where that is found out later.
-        exclusive: Whether the epoch object must still be what was `found`; otherwise a new file is begun, whatever
-            epoch there is. An object that one request could write is an upload all the same, which the next holder
-            can end.
-        strict: Whether nothing at all is written where the credentials do not allow the lease.
-        found: The epoch that was found; None for none.
-        before: Uploads of earlier epochs that may hold rows of the file.
-        standing: The version of the object that was found, by its ETag; None for none.
-        appends: Whether rows are written behind that version.
-    """
-
-    file_id: str | None
+    file_id: str | None  # Of the file that is written, hexadecimal; None where that is found out later
+    # Whether the epoch object must still be what was `found`; otherwise a new file is begun, whatever epoch there is.
+    # An object that one request could write is an upload all the same, which the next holder can end
     exclusive: bool = False
-    strict: bool = False
-    found: FoundEpoch | None = None
-    before: tuple[str, ...] = ()
-    standing: str | None = None
-    appends: bool = False
+    strict: bool = False  # Whether nothing at all is written where the credentials do not allow the lease
+    found: FoundEpoch | None = None  # The epoch that was found; None for none
+    before: tuple[str, ...] = ()  # Uploads of earlier epochs that may hold rows of the file
+    standing: str | None = None  # The version of the object that was found, by its ETag; None for none
+    appends: bool = False  # Whether rows are written behind that version
 
 
 def epoch_name(name: str) -> str:

@@ -87,19 +87,13 @@ async def forget_upload(store: MultipartStore, key: str, upload_id: str) -> None
 
 
 class Lease:
-    """The lease of one object, in the hands of one writer or wanted by it.
-
-    Attributes:
-        file_id: Of the file, hexadecimal; None where nobody knows it yet.
-        before: Uploads of earlier epochs that may hold rows of it.
-        fencing: What it keeps others from.
-    """
+    """The lease of one object, in the hands of one writer or wanted by it."""
 
     def __init__(self, store: MultipartStore, key: str, terms: LeaseTerms) -> None:
         """Ask for nothing yet."""
-        self.file_id = terms.file_id
-        self.before: Sequence[str] = terms.before
-        self.fencing = Fencing.LEASE
+        self.file_id = terms.file_id  # Of the file, hexadecimal; None where nobody knows it yet
+        self.before: Sequence[str] = terms.before  # Uploads of earlier epochs that may hold rows of it
+        self.fencing = Fencing.LEASE  # What it keeps others from
         self._store = store
         self._object = key
         self._key = epoch_key(store, key)

@@ -43,15 +43,12 @@ log = logging.getLogger("resilient_pq.io")
 
 
 class MultipartSink(ObjectSink):
-    """The bytes of one object, sent in parts to any `MultipartStore`, so that the upload can always be completed.
+    """The bytes of one object, sent in parts to any `MultipartStore`, so that the upload can always be completed."""
 
-    Nothing is sent before one part is full or a commit is asked for: a smaller object is a single request when it
-    is completed. After that, parts go out side by side, and `write` waits while too many bytes are held. The
-    first part that fails for good fails the sink.
-
-    Where the options ask for a lease, it is taken before the upload is begun, and bytes count as stored when it was
-    found to be held still after their parts were acknowledged.
-    """
+    # Nothing is sent before one part is full or a commit is asked for: a smaller object is a single request when it is
+    # completed. After that, parts go out side by side, and `write` waits while too many bytes are held. The first part
+    # that fails for good fails the sink. Where the options ask for a lease, it is taken before the upload is begun, and
+    # bytes count as stored when it was found to be held still after their parts were acknowledged.
 
     def __init__(self, store: MultipartStore, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> None:
         """Send nothing yet."""
@@ -160,11 +157,9 @@ class MultipartSink(ObjectSink):
         self._sender.plan.mark()
 
     async def commit(self, *, wait: bool = True) -> StoredState:
-        """Send what was written so far, and make it what anyone would find who completed the upload.
-
-        `ACCEPTED` where that is not done yet: it was not waited for, or the end lies on a multiple of a MiB, where
-        no commit can be; or where it never will be, since the store lists no uploads or no parts.
-        """
+        """Send what was written so far, and make it what anyone would find who completed the upload."""
+        # `ACCEPTED` where that is not done yet: it was not waited for, or the end lies on a multiple of a MiB, where no
+        # commit can be; or where it never will be, since the store lists no uploads or no parts.
         self._refuse_ended()
         if wait or not self._sender.plan.committing:
             end, plan = self._sender.commit(), self._sender.plan
@@ -173,10 +168,8 @@ class MultipartSink(ObjectSink):
         return StoredState.STORED if self._sender.stored_end >= self.position else StoredState.ACCEPTED
 
     async def complete(self) -> ObjectInfo:
-        """Send what is left, and publish the object.
-
-        A cancellation that comes while the store publishes is raised when the outcome is known, or after 10 s.
-        """
+        """Send what is left, and publish the object."""
+        # A cancellation that comes while the store publishes is raised when the outcome is known, or after 10 s.
         self._refuse_ended()
         exclusive, if_match = self._options.mode == "x", self._options.if_match
         self._sender.plan.close(in_parts=await self._is_held_alone())
@@ -216,10 +209,8 @@ class MultipartSink(ObjectSink):
             await finish_first(self._remove())
 
     async def keep(self) -> None:
-        """Let the parts and the commit under way arrive, and leave them in the open upload.
-
-        One that goes on with an object and holds no more than that is removed.
-        """
+        """Let the parts and the commit under way arrive, and leave them in the open upload."""
+        # One that goes on with an object and holds no more than that is removed.
         if self._outcome is None:
             self._outcome = "kept"
             await finish_first(self._settle_and_tidy())

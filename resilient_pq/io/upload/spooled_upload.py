@@ -26,11 +26,7 @@ class SpooledStore(WriteStore, Protocol):
         """Send a local file, so that the object is there entirely or not at all."""
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        """Begin an object in a local temporary file.
-
-        Raises:
-            AlreadyExistsError: ``mode="x"`` and the object exists; `publish` decides again.
-        """
+        """Begin an object in a local temporary file."""
         self.check_writable(key)
         exclusive = options.mode == "x"
         if exclusive:

@@ -50,12 +50,7 @@ _MAX_PAYLOAD = 1 << 30
 
 
 async def scanned_view(source: DamagedObject, keys: DecryptionKeys, aad_prefix: bytes | None) -> DecryptedStore | None:
-    """The file as its records show it; None where none of its footers is whole, so that nothing can be opened.
-
-    Raises:
-        KeyMissingError: There is no key for the footer.
-        WrongKeyError: The key of the footer opens nothing.
-    """
+    """The file as its records show it; None where no footer is whole; raises where there is no right key for one."""
     found = await source.drive(scan_object(source.info.size))
     file_id = (
         source.file_id
@@ -156,10 +151,8 @@ class _Scan:
         self._show_counts()
 
     def _show_counts(self) -> None:
-        """Show the footer records that are cut with the counts of the row group before them, or no such record.
-
-        The headers of records in the file count 0 rows, so that nobody without the key learns how many there are.
-        """
+        """Show the footer records that are cut with the counts of the row group before them, or no such record."""
+        # The headers of records in the file count 0 rows, so that nobody without the key learns how many there are.
         opened = {at: record for at, _, record, _ in self.row_groups}
         number = num_rows = num_row_groups = -1
         for at, header in self.found:

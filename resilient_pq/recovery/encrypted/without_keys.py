@@ -118,10 +118,8 @@ async def recover_ciphertext(
     progress: Progress | None,
     missing: KeyMissingError,
 ) -> Report:
-    """Copy an encrypted file of which keys are missing, up to its newest footer before which no page is damaged.
-
-    With the footer key the row groups behind that footer are kept, too.
-    """
+    """Copy an encrypted file of which keys are missing, up to its newest footer before which no page is damaged."""
+    # With the footer key the row groups behind that footer are kept, too.
     if len(sources) > 1:
         raise missing
     source, found, rebuilt = await _surveyed(sources[0])

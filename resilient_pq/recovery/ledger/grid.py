@@ -1,7 +1,4 @@
-"""The file as a map: row groups down, columns across, each cell its pages; drawn smaller than it is where it must be.
-
-Pure. The terminal and the page of HTML draw the same map at different sizes.
-"""
+"""The file as a map: row groups down, columns across, each cell its pages; drawn smaller where it must be. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The ledger of a recovery: what every byte of the input is, and what became of every row. Pure.
-
-For programs it is JSON (docs/json.md), for people a map in the terminal or in a page of HTML.
-"""
+"""The ledger of a recovery (docs/json.md): what every byte of the input is, and what became of every row. Pure."""
 
 from __future__ import annotations
 
@@ -20,52 +17,35 @@ PAGES = frozenset({"page", "dictionary page", "chunk"})
 class ByteUse(StrEnum):
     """What a byte of the input is."""
 
-    DATA = "data"
-    """Of a page whose values were kept."""
-    METADATA = "metadata"
-    """Of a magic, a record, an index, a bloom filter or a footer that is whole."""
-    DEAD = "dead"
-    """Of nothing that a file needs: padding, gaps, what stands behind the end, older footers."""
-    LOST = "lost"
-    """Of something that was damaged, or whose rows were not kept."""
+    DATA = "data"  # Of a page whose values were kept
+    METADATA = "metadata"  # Of a magic, a record, an index, a bloom filter or a footer that is whole
+    DEAD = "dead"  # Of nothing that a file needs: padding, gaps, what stands behind the end, older footers
+    LOST = "lost"  # Of something that was damaged, or whose rows were not kept
 
 
 class Confidence(StrEnum):
     """Why what was kept is taken for what was written."""
 
-    CHECKSUM = "checksum"
-    """A checksum holds that was written with it."""
-    DECODED = "decoded"
-    """There is no checksum; it decodes, and fits what is said of it."""
-    PARITY = "parity"
-    """Parity made it, and the checksum of its blocks holds."""
-    REPAIRED = "repaired"
-    """One bit was turned back so that the checksum holds."""
+    CHECKSUM = "checksum"  # A checksum holds that was written with it
+    DECODED = "decoded"  # There is no checksum; it decodes, and fits what is said of it
+    PARITY = "parity"  # Parity made it, and the checksum of its blocks holds
+    REPAIRED = "repaired"  # One bit was turned back so that the checksum holds
+    # The checksum of its bytes holds, but nothing proves their place; it was kept since that was asked for
     UNPLACED = "unplaced"
-    """The checksum of its bytes holds, but nothing proves their place; it was kept since that was asked for."""
-    UNREAD = "unread"
-    """It was copied within the store and not read; its checksums were copied with it."""
+    UNREAD = "unread"  # It was copied within the store and not read; its checksums were copied with it
 
 
 class PageState(StrEnum):
     """What became of the values of a page, the best first."""
 
-    WHOLE = "whole"
-    """Its bytes are as they were written."""
-    UNREAD = "unread"
-    """It was copied within the store and not read."""
-    MENDED = "mended"
-    """Its bytes were put together of more than one place, and are as they were written."""
-    REBUILT = "rebuilt"
-    """Some of its bytes were made from parity, and are as they were written."""
-    REPAIRED = "repaired"
-    """One bit of it was turned back."""
-    DROPPED = "dropped"
-    """Whole or mended, but rows of it, some or all, went with values that another column lost."""
-    NULLED = "nulled"
-    """Its values are lost; its rows were kept, with nulls in their place."""
-    LOST = "lost"
-    """Its values are lost, and its rows with them."""
+    WHOLE = "whole"  # Its bytes are as they were written
+    UNREAD = "unread"  # It was copied within the store and not read
+    MENDED = "mended"  # Its bytes were put together of more than one place, and are as they were written
+    REBUILT = "rebuilt"  # Some of its bytes were made from parity, and are as they were written
+    REPAIRED = "repaired"  # One bit of it was turned back
+    DROPPED = "dropped"  # Whole or mended, but rows of it, some or all, went with values that another column lost
+    NULLED = "nulled"  # Its values are lost; its rows were kept, with nulls in their place
+    LOST = "lost"  # Its values are lost, and its rows with them
 
 
 _MENDED: Final = {"bit-repair": PageState.REPAIRED, "parity": PageState.REBUILT}
@@ -73,10 +53,7 @@ _MENDED: Final = {"bit-repair": PageState.REPAIRED, "parity": PageState.REBUILT}
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes of the input.
-
-    A page whose bytes lie in several places has a region for each of them, which say the same of it.
-    """
+    """Bytes of the input; a page whose bytes lie in several places has a region for each, which say the same of it."""
 
     source: int  # Which of the inputs, from 0
     start: int  # Absolute offset of the first byte
@@ -157,7 +134,8 @@ class RowsFate:
 
     first_row: int | None  # Number of the first of them in the input; None where rows before them were not counted
     num_rows: int | None  # How many; None where the bytes do not tell
-    row_group: int | None  # Ordinal in the input; None where it is not known
+    # Ordinal in the input; None where it is not known, though pages are told of with a number that tells them apart
+    row_group: int | None
     kept: bool  # Whether they are in the output; in one of them, where each column has its own
     # Paths of the columns that lost their values of these rows: they got nulls there, or, where each column has its own
     # output, are not in that column's
@@ -166,6 +144,8 @@ class RowsFate:
     # Why they are taken for what was written, the least of all columns; None where they were lost
     confidence: Confidence | None = None
     reason: str | None = None  # Why they were lost, or got nulls
+    # Whether they may be those before them: bytes are missing between values of some columns and of others
+    may_repeat: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As in docs/json.md."""
@@ -224,6 +204,8 @@ class Ledger:
     @property
     def rows_lost(self) -> int | None:
         """Rows that are not in the output; None where there may be more than those that were counted."""
+        if any(fate.kept and fate.may_repeat for fate in self.rows):
+            return None
         if self.num_rows is not None and self.num_rows >= self.rows_kept:
             return self.num_rows - self.rows_kept
         return None if self.uncounted else sum(fate.num_rows or 0 for fate in self.rows if not fate.kept)

@@ -20,16 +20,11 @@ _PADDED = frozenset({"checkpoint", "footer"})
 class Rank(IntEnum):
     """How sure the place of a region is; of two in one place the lower rank wins."""
 
-    PAGES = 0
-    """Pages that were found whole there."""
-    METADATA = 1
-    """Metadata that were found whole there."""
-    HARMED = 2
-    """What should lie there, and is damaged."""
-    AREA = 3
-    """What was lost somewhere in these bytes."""
-    REST = 4
-    """What a file that is broken as a whole has besides."""
+    PAGES = 0  # Pages that were found whole there
+    METADATA = 1  # Metadata that were found whole there
+    HARMED = 2  # What should lie there, and is damaged
+    AREA = 3  # What was lost somewhere in these bytes
+    REST = 4  # What a file that is broken as a whole has besides
 
 
 class RegionOverlaps:

@@ -1,8 +1,4 @@
-"""`append`: write rows behind the end of a complete file. An async shell.
-
-The file is copied as it is, its footer included, and stays under its name until the new one replaces it. The first
-record behind it is a checkpoint that names all its row groups.
-"""
+"""`append`: write rows behind the end of a complete file. An async shell."""
 
 from __future__ import annotations
 

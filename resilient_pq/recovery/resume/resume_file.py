@@ -1,7 +1,4 @@
-"""`resume` and `create_or_resume`: continue a file that its writer left unfinished. An async shell.
-
-What is in place stays there, byte for byte; the writer continues behind it with the same file id and the next epoch.
-"""
+"""`resume` and `create_or_resume`: continue a file that its writer left unfinished. An async shell."""
 
 from __future__ import annotations
 

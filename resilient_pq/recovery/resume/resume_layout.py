@@ -1,7 +1,4 @@
-"""The layout of a file that a writer continues: what is in place stays there. An async shell.
-
-Resuming an unfinished file and recovering one whose end alone is lost do the same here.
-"""
+"""The layout of a file that a writer continues: what is in place stays there. An async shell."""
 
 from __future__ import annotations
 
@@ -56,10 +53,8 @@ _PIECE_BYTES = 8 * MiB
 
 
 async def layout_behind(source: DamagedObject, candidates: Candidates, share: ParityShare | None = None) -> FileLayout:
-    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on.
-
-    It has parity where a share is given, or the file has had parity.
-    """
+    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on."""
+    # It has parity where a share is given, or the file has had parity.
     # The records of the row groups say where their data pages lie, so these indexes are kept. What the column
     # indexes say of the values stands nowhere before a final footer; the row groups in place have none.
     last, end = candidates.last, candidates.prefix_end

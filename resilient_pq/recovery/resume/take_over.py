@@ -1,8 +1,4 @@
-"""Takes over the writing of an object on S3: first its lease, then what is stored. An async shell.
-
-The lease is taken before the parts of any upload are listed: then they hold all rows that count as stored
-for the earlier writer, and no more count for it.
-"""
+"""Takes over the writing of an object on S3: first its lease, then what is stored. An async shell."""
 
 from __future__ import annotations
 

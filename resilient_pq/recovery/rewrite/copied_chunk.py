@@ -37,10 +37,8 @@ class Derived:
 def copied_chunk(
     chunk: ChunkRead, data: memoryview, derived: Derived, *, keep_empty_pages: bool = True
 ) -> EncodedChunk:
-    """The chunk as it is, its offsets counted from its own first byte, with an OffsetIndex where pages tell rows.
-
-    pyarrow stops at data pages without values, at the first of a chunk and at two in a row.
-    """
+    """The chunk as it is, its offsets counted from its own first byte, with an OffsetIndex where pages tell rows."""
+    # pyarrow stops at data pages without values, at the first of a chunk and at two in a row.
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     metadata = _of_pages(chunk.metadata, pages)
     if not keep_empty_pages and metadata.num_values:

@@ -1,8 +1,4 @@
-"""The object that a recovery writes. An async shell.
-
-An output that begins with the bytes of the damaged file continues that file; in any other one all row groups get new
-places, and it is a new file.
-"""
+"""The object that a recovery writes: it continues the damaged file, or is a new one. An async shell."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Row groups that are kept, as column chunks to be laid out again. An async shell.
-
-What is whole is taken over byte by byte. So are the chunks that lost nothing of a row group that keeps all its rows; of
-other row groups that lost values, what is salvaged is decoded and encoded again.
-"""
+"""Row groups that are kept, as column chunks to be laid out again. An async shell."""
 
 from __future__ import annotations
 

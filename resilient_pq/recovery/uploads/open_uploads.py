@@ -1,7 +1,4 @@
-"""Uploads that were begun and never completed: found, described and aborted. An async shell.
-
-`upload_rule` says which parts can be completed, and `upload_completion` completes them.
-"""
+"""Uploads that were begun and never completed: found, described and aborted. An async shell."""
 
 from __future__ import annotations
 

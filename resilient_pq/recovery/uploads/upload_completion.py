@@ -1,7 +1,4 @@
-"""`complete_upload`: make an object of the upload that a writer left open. An async shell.
-
-Anyone who has the key and the upload id can do so. No data is moved: the store is told which parts the object has.
-"""
+"""`complete_upload`: make an object of the upload that a writer left open. An async shell."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is left of damaged row groups, page by page. An async shell around `damage.salvage_pipeline`.
-
-Only chunks that are not whole come here. Bytes that the damaged file does not have whole are looked for elsewhere: in
-the records of the row group, where parts of the file lie that were moved, and in other copies of the file.
-"""
+"""What is left of damaged row groups, page by page. An async shell around `damage.salvage_pipeline`."""
 
 from __future__ import annotations
 
@@ -175,10 +171,8 @@ class PageScanner:
         return salvaged
 
     def _is_broken(self, salvaged: Sequence[SalvagedChunk | None]) -> bool:
-        """Whether bytes may be missing before a chunk that is not whole, so that pages lie in the places of others.
-
-        Where a chunk is said to end behind the data, and its pages do not, its size alone is wrong.
-        """
+        """Whether bytes may be missing before a chunk that is not whole, so that pages lie in the places of others."""
+        # Where a chunk is said to end behind the data, and its pages do not, its size alone is wrong.
         found = [chunk for chunk in salvaged if chunk is not None]
         if any((self._source.is_view or c.chunk.range.end > self._data_end) and not c.is_whole for c in found):
             return True

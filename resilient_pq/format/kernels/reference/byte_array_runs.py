@@ -31,21 +31,10 @@ def plain_byte_arrays(
     written: int,
     text: bool,
 ) -> tuple[int, bool]:
-    """Copy the PLAIN values of a run of pages back to back, and set the offsets of its slots.
-
-    Args:
-        buffer: Where the pages lie.
-        spans: One row of `PageSpan`s per page.
-        present: One flag per slot of the whole chunk, set for those of pages with nulls.
-        slot: The run's first slot.
-        offsets: Those of the whole chunk, one more than there are slots. Slots without a value are empty.
-        data: The bytes of the whole chunk; of at most 2**31 - 1 bytes where offsets are int32.
-        written: How many of them are taken.
-        text: Whether to look if values are UTF-8.
-
-    Returns:
-        How many bytes are taken now, and whether each value was seen to be well-formed UTF-8.
-    """
+    """Copy the PLAIN values of a run of pages back to back, and set the offsets of its slots."""
+    # `spans` and `present` as of `plain_pages`. `offsets` and `data` are of the whole chunk, of at most 2**31 - 1 bytes
+    # where offsets are int32, of which `written` are taken; slots without a value are empty. Returns how many bytes are
+    # taken now, and whether each value was seen to be well-formed UTF-8, which `text` asks for.
     require_types(offsets, np.int32, np.int64)
     if not 0 <= written <= data.size or (offsets.itemsize == 4 and data.size > LARGEST_LENGTH):
         raise ValueError("the values do not fit their room")
@@ -74,15 +63,9 @@ def plain_views(
     number: int,
     text: bool,
 ) -> tuple[bool, bool]:
-    """Set the views of a run of pages to its PLAIN values, where they lie; see `plain_byte_arrays`.
-
-    Args:
-        views: Those of the whole chunk, rows of 16 bytes. Slots without a value are empty.
-        number: The number of `buffer` among those that views lead into.
-
-    Returns:
-        Whether any view leads into the buffer, and whether each value was seen to be well-formed UTF-8.
-    """
+    """Set the views of a run of pages to its PLAIN values, where they lie; see `plain_byte_arrays`."""
+    # `views` are those of the whole chunk, rows of 16 bytes, and lead into `buffer` as the one of this `number`.
+    # Returns whether any does, and whether each value was seen to be well-formed UTF-8.
     source = octets(buffer)
     if views.dtype != np.uint8 or views.shape[1:] != (16,):
         raise ValueError("a view has 16 bytes")
@@ -144,10 +127,8 @@ def chosen_size(entries: Offsets, codes: Offsets) -> int:
 def copy_chosen_byte_arrays(
     entries: Offsets, values: BytesLike, codes: Offsets, data: NDArray[np.uint8], written: int
 ) -> int:
-    """Copy the values that `codes` choose back to back, and put in the place of each code where its value ends.
-
-    As `plain_byte_arrays`, it takes and returns how many bytes of `data` are `written`.
-    """
+    """Copy the values that `codes` choose back to back, and put in the place of each code where its value ends."""
+    # As `plain_byte_arrays`, it takes and returns how many bytes of `data` are `written`.
     source = octets(values)
     if not 0 <= written <= data.size or (codes.itemsize == 4 and data.size > LARGEST_LENGTH):
         raise ValueError("the values do not fit their room")

@@ -9,12 +9,8 @@ from numpy.typing import NDArray
 
 
 def decimals_widen(values: NDArray[Any], out: NDArray[np.uint8]) -> bool:
-    """Integers as little-endian two's complement of more bytes; whether all fit, else `out` is not defined.
-
-    Args:
-        values: int32 or int64; or two-dimensional uint8, big-endian, a value a row. A row without bytes is 0.
-        out: Two-dimensional uint8 with rows of 16 or 32 bytes, one per value; it is filled.
-    """
+    """Integers as little-endian two's complement of more bytes; whether all fit, else `out` is not defined."""
+    # From int32, int64 or big-endian rows of any width, 0 for rows without bytes, to rows of 16 or 32 bytes.
     size = out.shape[1]
     if size not in (16, 32):
         raise ValueError("decimals have rows of 16 or 32 bytes")
@@ -42,15 +38,9 @@ def decimals_widen(values: NDArray[Any], out: NDArray[np.uint8]) -> bool:
 
 
 def decimals_narrow(rows: NDArray[np.uint8], out: NDArray[Any]) -> int:
-    """Little-endian two's complement as integers, or as big-endian rows, of fewer bytes or more.
-
-    Args:
-        rows: Two-dimensional uint8 with rows of 4, 8, 16 or 32 bytes, a value each.
-        out: int32 or int64; or two-dimensional uint8 with rows of any width but 0. One per value; it is filled.
-
-    Returns:
-        The first row whose value does not fit, and then `out` is not defined; or -1 if all do.
-    """
+    """Little-endian two's complement as integers, or as big-endian rows, of fewer bytes or more."""
+    # From rows of 4, 8, 16 or 32 bytes to int32, int64 or rows of any width but 0. Returns the first row whose value
+    # does not fit, and then `out` is not defined; or -1 if all do.
     count, size = rows.shape
     if size not in (4, 8, 16, 32):
         raise ValueError("decimals have rows of 4, 8, 16 or 32 bytes")

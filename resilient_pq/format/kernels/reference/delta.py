@@ -23,18 +23,9 @@ _WIDEST = 64
 
 
 def delta_binary_decode(buffer: BytesLike, out: Integers) -> int:
-    """Fill `out` from DELTA_BINARY_PACKED (Encodings.md, 5); arithmetic wraps around in the type of `out`.
-
-    The last miniblock may be cut short behind its last value. The miniblocks of int32, too, may have up to 64
-    bits: DuckDB does not let its differences wrap around at 32.
-
-    Args:
-        buffer: The encoded values, and whatever follows them.
-        out: int32 or int64, exactly as many as the header names.
-
-    Returns:
-        The bytes that the values take, as far as they are in `buffer`.
-    """
+    """Fill `out`, int32 or int64, from DELTA_BINARY_PACKED (Encodings.md, 5); returns the bytes that it takes."""
+    # Arithmetic wraps around in the type of `out`. The last miniblock may be cut short behind its last value. The
+    # miniblocks of int32, too, may have up to 64 bits: DuckDB does not let its differences wrap around at 32.
     data = octets(buffer).data
     require_types(out, np.int32, np.int64)
     (block_size, miniblocks, count, first), position = _delta_header(data)
@@ -95,10 +86,8 @@ def _add_miniblocks(
 
 
 def delta_binary_encode(values: Integers) -> NDArray[np.uint8]:
-    """Encode int32 or int64 as DELTA_BINARY_PACKED (Encodings.md, 5): blocks of 128, in 4 miniblocks of 32.
-
-    The last miniblock is whole, filled up with zeros; miniblocks without values have width 0 and no bytes.
-    """
+    """Encode int32 or int64 as DELTA_BINARY_PACKED (Encodings.md, 5): blocks of 128, in 4 miniblocks of 32."""
+    # The last miniblock is whole, filled up with zeros; miniblocks without values have width 0 and no bytes.
     require_types(values, np.int32, np.int64)
     n = values.size
     unsigned = values.view(f"u{values.itemsize}")

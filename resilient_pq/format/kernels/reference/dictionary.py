@@ -24,13 +24,7 @@ from resilient_pq.format.kernels.reference.byte_arrays import byte_arrays, check
 
 
 def gather(dictionary: NDArray[Any], indices: NDArray[np.int32], out: NDArray[Any]) -> None:
-    """Copy the dictionary's values that `indices` choose, in their order, into `out`.
-
-    Args:
-        dictionary: One-dimensional with items of 1, 2, 4 or 8 bytes, or two-dimensional uint8, a value a row.
-        indices: Positions in `dictionary`.
-        out: As many values as `indices`, in type and width like `dictionary`.
-    """
+    """Copy the dictionary's values, of 1, 2, 4 or 8 bytes or rows, that `indices` choose, in order, into `out`."""
     source, target = bits_of(dictionary), bits_of(out)
     if out.dtype != dictionary.dtype or target.shape != (indices.size, *source.shape[1:]):
         raise ValueError("the output must have the type of the dictionary and the length of the indices")
@@ -39,18 +33,10 @@ def gather(dictionary: NDArray[Any], indices: NDArray[np.int32], out: NDArray[An
 
 
 def dictionary_build(values: NDArray[Any], limit: int) -> tuple[Packed, NDArray[np.int64]] | None:
-    """Number the distinct values in the order they appear; they are told apart by their bits.
-
-    So a NaN equals only a NaN of the same bits, and 0.0 is not -0.0.
-
-    Args:
-        values: One-dimensional with items of 4 or 8 bytes, or two-dimensional uint8, a value a row.
-        limit: How many distinct values there may be.
-
-    Returns:
-        The number of each value, and the position of the first value of each number; None as soon as there
-        are more than `limit`. Numbers are uint8 where there are at most 256, uint16 up to 65,536, else int32.
-    """
+    """Number the distinct values in the order they appear; they are told apart by their bits."""
+    # So a NaN equals only a NaN of the same bits, and 0.0 is not -0.0. Values have 4 or 8 bytes, or are rows. Returns
+    # the number of each value, uint8 where there are at most 256, uint16 up to 65,536, else int32, and the position of
+    # the first value of each number; None as soon as there are more than `limit`.
     if values.ndim == 2:
         raw, width = bits_of(values).tobytes(), values.shape[1]
         return _number((raw[row * width : (row + 1) * width] for row in range(len(values))), limit)
@@ -76,17 +62,10 @@ def dictionary_build_byte_arrays(
 
 
 def distinct_in_runs(values: NDArray[Any], starts: NDArray[np.int64], run: int) -> tuple[int, int, int, int, int]:
-    """Count the distinct values of a sample, by how many of its runs of neighbours they stand in.
-
-    Args:
-        values: As of `dictionary_build`.
-        starts: Where the runs begin; no two share a value.
-        run: How many values each has.
-
-    Returns:
-        How many distinct values each run has, summed up over the runs; how many values stand in exactly one
-        run; in exactly two; in any; and how many bytes those of any have together.
-    """
+    """Count the distinct values of a sample, by how many of its runs of neighbours they stand in."""
+    # Runs begin at `starts`, and no two share a value. Returns how many distinct values each run has, summed up over
+    # the runs; how many values stand in exactly one run; in exactly two; in any; and how many bytes those of any have
+    # together.
     _check_runs(starts, run, len(values))
     width = values.itemsize * (values.shape[1] if values.ndim == 2 else 1)
     rows = bits_of(values).view(np.uint8).reshape(len(values), width)

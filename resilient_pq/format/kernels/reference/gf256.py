@@ -30,14 +30,8 @@ PRODUCTS: Final = _products()
 def gf256_accumulate(
     factors: NDArray[np.uint8], sources: NDArray[np.uint8], out: NDArray[np.uint8], offset: int
 ) -> None:
-    """Add to each row of `out`, from column `offset` on, the sum of the sources, each times its factor for that row.
-
-    Args:
-        factors: A row for each row of `out`, a column for each source.
-        sources: A source a row, all of one length.
-        out: The sums.
-        offset: The column of `out` that the first bytes of the sources are added to.
-    """
+    """Add to each row of `out`, from column `offset` on, the sum of the sources, each times its factor for that row."""
+    # `factors` has a row for each row of `out`, and a column for each source, a row of `sources`.
     if factors.shape != (len(out), len(sources)):
         raise ValueError("there must be a row of factors for each sum, and a factor in it for each source")
     width = sources.shape[1]

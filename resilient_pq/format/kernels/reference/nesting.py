@@ -17,15 +17,8 @@ from resilient_pq.format.kernels.reference.arrays import check_levels
 def slot_validity(
     definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, slot_level: int, level: int
 ) -> NDArray[np.bool_]:
-    """For each slot of a node, whether the node is there.
-
-    Args:
-        definition: The definition level of each entry.
-        repetition: The repetition level of each entry.
-        depth: How many lists are around the node.
-        slot_level: The definition level from which on an entry is a slot; 0 where there are no lists.
-        level: The definition level from which on the node is there.
-    """
+    """For each slot of a node within `depth` lists, whether the node is there: has `level` or more."""
+    # `slot_level` is the definition level from which on an entry is a slot; 0 where there are no lists.
     check_levels(definition, repetition)
     valid: NDArray[np.bool_] = definition[_slots(definition, repetition, depth, slot_level)] >= level
     return valid
@@ -34,18 +27,9 @@ def slot_validity(
 def list_offsets(
     definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, slot_level: int, level: int
 ) -> NDArray[Any]:
-    """For each slot of a list, how many elements are before it; and at the end how many there are.
-
-    Args:
-        definition: The definition level of each entry.
-        repetition: The repetition level of each entry.
-        depth: How many lists are around this one.
-        slot_level: The definition level from which on an entry is a slot of the list.
-        level: The definition level from which on an entry is an element, which is more than `slot_level`.
-
-    Returns:
-        One more than there are slots: int32, or int64 where there are more entries than that can count.
-    """
+    """For each slot of a list within `depth` others, how many elements are before it; at the end how many there are."""
+    # `slot_level` is the definition level from which on an entry is a slot of the list, `level`, which is more, that
+    # from which on it is an element. int32, or int64 where there are more entries than that can count.
     check_levels(definition, repetition)
     elements = _slots(definition, repetition, depth + 1, level)
     dtype = np.int32 if len(definition) < 1 << 31 else np.int64
@@ -57,15 +41,7 @@ def list_offsets(
 
 
 def row_entries(repetition: NDArray[np.uint8], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """At which entries rows begin.
-
-    Args:
-        repetition: The repetition level of each entry.
-        rows: The numbers of the rows, never falling, none of them negative.
-
-    Returns:
-        One for each; for a row that is not there, how many entries there are.
-    """
+    """At which entries some rows begin, whose numbers never fall; of one that is not there, the number of entries."""
     if rows.size and (rows[0] < 0 or (rows[1:] < rows[:-1]).any()):
         raise ValueError("the rows are not in order")
     starts = np.append(np.flatnonzero(repetition == 0), repetition.size)

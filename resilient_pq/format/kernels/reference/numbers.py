@@ -11,14 +11,8 @@ from resilient_pq.format.kernels.reference.arrays import require_types
 
 
 def number_min_max(values: NDArray[Any]) -> tuple[Any, Any, int]:
-    """The smallest and the largest of numbers, and how many are NaN, which are neither.
-
-    Args:
-        values: int32, uint32, int64, uint64, float32 or float64, at least one.
-
-    Returns:
-        Both as Python numbers, NaN where there is nothing else; which of two zeros does not matter. And the NaNs.
-    """
+    """The smallest and the largest of some numbers, of which there is one, and how many are NaN, which are neither."""
+    # Both are Python numbers, NaN where there is nothing else; which of two zeros does not matter.
     require_types(values, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64)
     if not values.size:
         raise ValueError("there are no values to compare")

@@ -26,15 +26,10 @@ _DETAILS = {_V1: (range(1, 5), 0), _DICTIONARY: (range(1, 3), 3), _V2: (range(1,
 
 
 def page_headers(chunk: BytesLike, num_values: int) -> NDArray[np.int64]:
-    """The headers of the pages of a column chunk, as one row of `PageField`s per page.
-
-    It takes only what cannot be misunderstood: it refuses fields that stand twice and integers of more bits than
-    they may have. Where it does, a full reader of Thrift has the last word.
-
-    Args:
-        chunk: All bytes of the chunk, beginning with a page header.
-        num_values: Entries of data pages after which the chunk is at its end; -1 reads all bytes.
-    """
+    """The headers of the pages of a column chunk, as one row of `PageField`s per page."""
+    # Of pages up to `num_values` entries, or of all bytes where that is -1. It takes only what cannot be misunderstood:
+    # it refuses fields that stand twice and integers of more bits than they may have. Where it does, a full reader of
+    # Thrift has the last word.
     data = octets(chunk).data
     rows: list[list[int]] = []
     at = found = 0
@@ -133,11 +128,9 @@ def _field_header(data: memoryview, position: int, previous: int) -> tuple[int, 
 
 
 def chunk_numbers(data: Any, starts: Any, ordinals: NDArray[np.int64], data_end: int) -> NDArray[np.int64]:
-    """A row of `ChunkNumber`s for some of the ColumnChunks that stand back to back, and end before `data_end`.
-
-    The bytes are known to be sound. Of a chunk that says more than where its pages lie, and how to read them, the kind
-    of its sum is -1: so that of all chunks here.
-    """
+    """A row of `ChunkNumber`s for some of the ColumnChunks that stand back to back, and end before `data_end`."""
+    # The bytes are known to be sound. Of a chunk that says more than where its pages lie, and how to read them, the
+    # kind of its sum is -1: so that of all chunks here.
     if len(ordinals) and not 0 <= ordinals.min() <= ordinals.max() < len(starts) - 1:
         raise ValueError("there are fewer column chunks than that")
     numbers = np.zeros((len(ordinals), ChunkNumber.COUNT), np.int64)

@@ -31,25 +31,12 @@ def page_levels(
     flagged: int,
     slot: int,
 ) -> tuple[NDArray[np.int64], int, int]:
-    """Read the levels of a run of pages, which are encoded as RLE, and find its values.
-
-    Args:
-        buffer: Where the pages lie.
-        pages: One row of `PagePart`s per page.
-        maxima: The greatest definition level, the greatest repetition level, and the definition level from
-            which on an entry takes a slot. Where a maximum is 0, pages have no such levels.
-        definition: Room for the definition levels of the run; None where they are not wanted.
-        repetition: Room for its repetition levels; None where the greatest is 0.
-        present: One flag per slot of the whole chunk; is written only where the greatest definition level is
-            not 0.
-        flagged: How many flags of `present` are set, at most `slot`: the slots behind them, up to this run,
-            have values. So flags cost nothing while there are no nulls.
-        slot: The run's first slot.
-
-    Returns:
-        One row of `PageSpan`s per page, how many flags are set now, and the slot behind the run's last. Slots of
-        the run that are not flagged have values.
-    """
+    """Read the levels of a run of pages, `PagePart`s, which are encoded as RLE, and find its values."""
+    # `maxima` are the greatest definition level, the greatest repetition level, and the definition level from which on
+    # an entry takes a slot; where a maximum is 0, pages have no such levels. `definition` and `repetition` are room for
+    # levels that are wanted. `present` has a flag per slot of the whole chunk, of which `flagged` are set: the slots
+    # behind them, up to `slot`, the run's first, have values, so that flags cost nothing while there are no nulls.
+    # Returns a row of `PageSpan`s per page, how many flags are set now, and the slot behind the run's last.
     data = octets(buffer).data
     max_definition, max_repetition, slot_level = maxima
     spans = np.empty((len(pages), PageSpan.COUNT), np.int64)
@@ -101,16 +88,10 @@ def _levels(data: memoryview, start: int, end: int, size: int, maximum: int, out
 def plain_pages(
     buffer: BytesLike, spans: NDArray[np.int64], present: NDArray[np.bool_], slot: int, out: NDArray[Any]
 ) -> None:
-    """Fill the slots of a run of pages from PLAIN values.
-
-    Args:
-        buffer: Where the pages lie.
-        spans: One row of `PageSpan`s per page.
-        present: One flag per slot of the whole chunk, set for those of pages with nulls.
-        slot: The run's first slot.
-        out: The slots of the whole chunk: bool, whose values take one bit each; one-dimensional with items of 1,
-            2, 4 or 8 bytes; or two-dimensional uint8, a value a row. Slots without a value become 0.
-    """
+    """Fill the slots of a run of pages from PLAIN values."""
+    # `spans` has a row of `PageSpan`s per page, `present` one flag per slot of the whole chunk, set for those of pages
+    # with nulls, and `out` its slots: bool, whose values take one bit each; items of 1, 2, 4 or 8 bytes; or rows of
+    # bytes. `slot` is the run's first. Slots without a value become 0.
     data = octets(buffer)
     for values, count, place in _places(data, spans, present, slot, out):
         if out.dtype == np.bool_:
@@ -133,16 +114,8 @@ def dictionary_pages(
     dictionary: NDArray[Any],
     out: NDArray[Any],
 ) -> None:
-    """Fill the slots of a run of pages from indices to a dictionary, each page's behind their bit width.
-
-    Args:
-        buffer: Where the pages lie.
-        spans: One row of `PageSpan`s per page.
-        present: As of `plain_pages`.
-        slot: The run's first slot.
-        dictionary: The values.
-        out: As of `plain_pages`; of the same type and width as `dictionary`.
-    """
+    """Fill the slots of a run of pages from indices to a dictionary, each page's behind their bit width."""
+    # As `plain_pages`; `out` has the type and width of `dictionary`.
     if dictionary.dtype != out.dtype or dictionary.shape[1:] != out.shape[1:]:
         raise ValueError("a dictionary must have the type of the output")
     data = octets(buffer)
@@ -204,12 +177,11 @@ PageBody = tuple[int, int, int, int, int, NDArray[np.uint8] | None, bytes]
 
 
 class ChunkBatch:
-    """Column chunks without nesting that are decoded together.
+    """Column chunks without nesting that are decoded together; this one declines all."""
 
-    First the pages in `bodies` are compared and decompressed, in this order; then `arrays` decodes all chunks but those
-    that were declined: by the batch, for something that is damaged or uncommon, or by the caller. What a chunk that is
-    declined says, and what is wrong with it, is for others to find out. This one declines all.
-    """
+    # First the pages in `bodies` are compared and decompressed, in this order; then `arrays` decodes all chunks but
+    # those that were declined: by the batch, for something that is damaged or uncommon, or by the caller. What a chunk
+    # that is declined says, and what is wrong with it, is for others to find out.
 
     def __init__(self, parts: Sequence[Any], described: NDArray[np.int64]) -> None:
         """Take the bytes of each chunk, and a row of `ChunkField`s for it."""
@@ -218,7 +190,7 @@ class ChunkBatch:
         self._count = len(parts)
 
     def bodies(self) -> list[PageBody]:
-        """What is to be done before the values are decoded."""
+        """What is to be done before the values are decoded, and was not done by this; it may be called once."""
         return []
 
     def decline(self, chunk: int) -> None:

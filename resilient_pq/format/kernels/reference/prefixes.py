@@ -42,15 +42,9 @@ def join_prefixes(
     lengths: NDArray[np.int32],
     previous: BytesLike = b"",
 ) -> NDArray[np.uint8]:
-    """Put the values of DELTA_BYTE_ARRAY together (Encodings.md, 7), and return them back to back.
-
-    Args:
-        prefixes: How many bytes each value takes over from the front of the one before.
-        suffix_lengths: How many bytes of its own follow them.
-        suffixes: Those bytes, back to back, and whatever follows them.
-        lengths: Filled with the length of each value.
-        previous: The value before the first one.
-    """
+    """Put the values of DELTA_BYTE_ARRAY together (Encodings.md, 7), set their lengths, and return them in a row."""
+    # Each takes over as many bytes as its prefix says from the front of the one before, the first from `previous`, and
+    # then has its own from `suffixes`.
     data = octets(suffixes).tobytes()
     value = octets(previous).tobytes()
     for array in (prefixes, suffix_lengths, lengths):

@@ -23,21 +23,12 @@ _MOST_IN_FRONT = 8
 
 
 def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
-    """Fill `out` from runs of the RLE/bit-packed hybrid, without a length prefix (Encodings.md, RLE = 3).
-
-    A run longer than what is wanted is read as far as it is wanted, and the last bit-packed run may be cut
-    short behind the last value wanted, as old writers left it. A run that claims a whole group of eight behind the
-    end is not: no writer makes it, and it shows that the bytes are those of something else. So does a run of no values,
-    at which other readers stop.
-
-    Args:
-        buffer: The runs, and whatever follows them.
-        bit_width: Bits per value, 0 to 32. With 0 every value is 0 and no byte is needed or looked at.
-        out: Where the values go, uint8 or int32; its length says how many are wanted.
-
-    Returns:
-        The bytes that the runs take, as far as they are in `buffer`.
-    """
+    """Fill `out` from runs of the RLE/bit-packed hybrid, without a length prefix (Encodings.md, RLE = 3)."""
+    # Returns the bytes that the runs take. With a bit width of 0 every value is 0 and no byte is looked at. A run
+    # longer than what is wanted is read as far as it is wanted, and the last bit-packed run may be cut short behind the
+    # last value wanted, as old writers left it. A run that claims a whole group of eight behind the end is not: no
+    # writer makes it, and it shows that the bytes are those of something else. So does a run of no values, at which
+    # other readers stop.
     data = octets(buffer).data
     require_types(out, np.uint8, np.int32)
     _check_bit_width(bit_width)
@@ -75,17 +66,10 @@ def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
 
 
 def rle_encode(values: Packed, bit_width: int, front: int = 0) -> NDArray[np.uint8]:
-    """Encode values as the RLE/bit-packed hybrid, without a length prefix (Encodings.md, RLE = 3).
-
-    Equal values become an RLE run where that is no longer than to bit-pack them: from 8 on for most widths,
-    from 24 on between bit-packed values of one bit. What lies between is one bit-packed run however long it
-    is; the last one is filled up to a multiple of 8 with zeros.
-
-    Args:
-        values: uint8, uint16 or int32, none negative, fewer than 2**31.
-        bit_width: Bits per value, 0 to 32.
-        front: Zeros before the encoded values, 0 to 8: room for what a page has there, such as their length.
-    """
+    """Encode values as the RLE/bit-packed hybrid, behind `front` zeros, 0 to 8 (Encodings.md, RLE = 3)."""
+    # Equal values become an RLE run where that is no longer than to bit-pack them: from 8 on for most widths, from 24
+    # on between bit-packed values of one bit. What lies between is one bit-packed run however long it is; the last one
+    # is filled up to a multiple of 8 with zeros.
     require_types(values, np.uint8, np.uint16, np.int32)
     _check_bit_width(bit_width)
     n = values.size
@@ -127,16 +111,8 @@ def _bit_packed_run(values: Packed, bit_width: int) -> bytes:
 
 
 def unpack_bits_msb(buffer: BytesLike, bit_width: int, out: Levels) -> int:
-    """Fill `out` from bits packed the deprecated way, most significant bit first (Encodings.md, BIT_PACKED = 4).
-
-    Args:
-        buffer: The values back to back, and whatever follows them.
-        bit_width: Bits per value, 0 to 32. With 0 every value is 0 and no byte is needed or looked at.
-        out: Where the values go, uint8 or int32; its length says how many are wanted.
-
-    Returns:
-        The bytes that the values take, the last one counted whole.
-    """
+    """Fill `out` from bits packed most significant bit first (BIT_PACKED = 4); returns the bytes that they take."""
+    # With a bit width of 0 every value is 0 and no byte is needed or looked at.
     data = octets(buffer)
     require_types(out, np.uint8, np.int32)
     _check_bit_width(bit_width)

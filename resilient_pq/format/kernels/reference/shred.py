@@ -14,14 +14,9 @@ Slots = NDArray[np.int64]
 
 
 def shred_optional(definition: Levels, slots: Slots | None, valid: NDArray[np.bool_] | None, level: int) -> None:
-    """Add 1 to the definition levels of entries that are defined down to a node's parent, where the node is there too.
-
-    Args:
-        definition: One per entry; those that are `level` are defined so far.
-        slots: For each entry that is, which slot of the node it has; None where entry i has slot i.
-        valid: One per slot; None where all are there.
-        level: The definition level of the parent.
-    """
+    """Add 1 to the definition levels of entries that are defined down to a node's parent, where the node is, too."""
+    # Those of `level`, the parent's. `slots` has the slot of each of these entries, None where entry i has slot i;
+    # `valid` a flag per slot, None where all are there.
     alive = definition == level
     if valid is not None:
         alive[alive] = valid[_slots_of(alive, slots, len(valid))]
@@ -37,20 +32,10 @@ def shred_repeated(
     level: int,
     depth: int,
 ) -> tuple[Levels, Levels, Slots]:
-    """Put an entry for each element where an entry for a list was; entries without elements stay as they are.
-
-    Args:
-        definition: As in `shred_optional`.
-        repetition: One per entry; None where all are 0.
-        slots: As in `shred_optional`, of the lists.
-        starts: For each slot, the first slot of its elements.
-        lengths: For each slot, how many elements it has.
-        level: The definition level of an empty list.
-        depth: The repetition level of elements behind the first.
-
-    Returns:
-        Definition levels, repetition levels and slots of the new entries; slots of those that are no element are 0.
-    """
+    """Put an entry for each element where an entry for a list was; entries without elements stay as they are."""
+    # As `shred_optional`; `starts` and `lengths` say which slots the elements of each list have, `level` is the
+    # definition level of an empty list, `depth` the repetition level of elements behind the first. Returns definition
+    # levels, repetition levels and slots of the new entries; slots of those that are no element are 0.
     alive = definition == level
     counts = np.ones(len(definition), np.int64)
     chosen = _slots_of(alive, slots, len(lengths))
@@ -74,15 +59,8 @@ def shred_repeated(
 
 
 def optional_in_order(definition: Levels, valid: NDArray[np.bool_], base: int, level: int, to: int) -> int:
-    """As `shred_optional`, for nodes whose slots are the entries of `base` or more, in order; returns how many rise.
-
-    Args:
-        definition: One per entry; those that are `level` are defined so far.
-        valid: One per slot.
-        base: The definition level from which on an entry has a slot.
-        level: The definition level of the parent.
-        to: That of the node, or of what is below it and always there.
-    """
+    """As `shred_optional`, for nodes whose slots are the entries of `base` or more, in order; returns how many rise."""
+    # They rise `to` the level of the node, or of what is below it and always there.
     slots = np.flatnonzero(definition >= base)
     if len(slots) != len(valid):
         raise ValueError("an entry has a slot that is not there")
@@ -92,14 +70,8 @@ def optional_in_order(definition: Levels, valid: NDArray[np.bool_], base: int, l
 
 
 def entries_in_order(definition: Levels, offsets: Offsets, base: int, level: int) -> int | None:
-    """How many entries `lists_in_order` makes of these; None where a slot that is no list has elements.
-
-    Args:
-        definition: One per entry; those that are `level` have a list.
-        offsets: Where the elements of each slot begin, and where those of the last end.
-        base: As of `optional_in_order`.
-        level: The definition level of an empty list.
-    """
+    """How many entries `lists_in_order` makes of these; None where a slot that is no list has elements."""
+    # `level` is the definition level of an empty list.
     lengths = _lengths_in_order(definition, offsets, base)
     if (lengths < 0).any():
         raise ValueError("a list has a negative length")
@@ -118,18 +90,9 @@ def lists_in_order(
     new_definition: Levels,
     new_repetition: Levels,
 ) -> None:
-    """As `shred_repeated`, where `entries_in_order` counted the entries, for whose levels there is room.
-
-    Args:
-        definition: One per entry, as of `entries_in_order`.
-        repetition: One per entry; None where all are 0.
-        offsets: As of `entries_in_order`.
-        base: As of `optional_in_order`.
-        to: The definition level of an element, or of what is below it and always there.
-        depth: The repetition level of elements behind the first.
-        new_definition: Filled with definition levels.
-        new_repetition: Filled with repetition levels.
-    """
+    """As `shred_repeated`, where `entries_in_order` counted the entries, for whose levels there is room."""
+    # `base` as of `optional_in_order`; `to` is the definition level of an element, or of what is below it and always
+    # there.
     lengths = _lengths_in_order(definition, offsets, base)
     counts = np.maximum(lengths, 1)
     if (lengths < 0).any() or not len(new_definition) == len(new_repetition) == counts.sum():
@@ -170,10 +133,8 @@ def compact(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
 
 
 def compact_offsets(offsets: Offsets, present: NDArray[np.bool_], out: Offsets) -> bool:
-    """Fill `out` with offsets of the byte strings where `present` is true, into the same data.
-
-    False where others have bytes, so that those of these are not back to back; then `out` means nothing.
-    """
+    """Fill `out` with offsets of the byte strings where `present` is true, into the same data."""
+    # False where others have bytes, so that those of these are not back to back; then `out` means nothing.
     if len(offsets) != len(present) + 1:
         raise ValueError("there must be one offset more than flags")
     if len(out) != np.count_nonzero(present) + 1 or out.dtype != offsets.dtype:

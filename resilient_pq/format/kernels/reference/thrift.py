@@ -24,10 +24,7 @@ _NO_TYPE = "the Thrift compact protocol has no such type"
 
 
 class StructReader:
-    """Reads the structs of one class.
-
-    Fields that the class does not have are skipped, and so are those of another wire type than its own.
-    """
+    """Reads the structs of one class, and skips fields that it does not have, or not with this wire type."""
 
     def __init__(self, cls: type[Any], fields: Sequence[StructField]) -> None:
         """Read structs into a class with a slot for each field, without calling its constructor."""
@@ -42,15 +39,9 @@ class StructReader:
         self._fields = {one.number: one for one in fields}
 
     def decode(self, buffer: BytesLike, start: int, max_depth: int, lasting: bool = False) -> tuple[Any, int]:
-        """The struct at `start`, and the offset just behind it.
-
-        Args:
-            buffer: The struct, and whatever stands around it.
-            start: Offset of the struct's first byte.
-            max_depth: How deep structs, lists, sets and maps may lie within each other, 1 to 128; the struct is 1.
-            lasting: Whether `KeptStructs` may hold on to the buffer, because it never changes. Otherwise they
-                copy what they are read from, unless that is most of a `bytes` object.
-        """
+        """The struct at `start`, and the offset behind it; structs, lists and maps lie `max_depth` deep at most."""
+        # `lasting` says whether `KeptStructs` may hold on to the buffer, because it never changes. Otherwise they copy
+        # what they are read from, unless that is most of a `bytes` object.
         data = octets(buffer).data
         if not 1 <= max_depth <= _LARGEST_DEPTH:
             raise ValueError(f"max_depth must be 1 to {_LARGEST_DEPTH}")
