@@ -14,8 +14,7 @@ import dask.dataframe as dd
 from distributed import Client, Event, Future, LocalCluster, default_client
 
 from resilient_pq.arrow.batch_ingest import Ingest
-from resilient_pq.dask.arrow_tables import Types, schema_of
-from resilient_pq.dask.partition_write import PartitionTarget, WrittenPart, write_part
+from resilient_pq.dask.partition_write import PartitionTarget, Types, WrittenPart, schema_of, write_part
 from resilient_pq.dask.workers import Workers
 from resilient_pq.dask.write_run import WriteRun
 from resilient_pq.dataset.summary.write_summary import WrittenMetadata
