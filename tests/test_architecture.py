@@ -152,7 +152,7 @@ PURE = (
     "dataset.hive",
     "dataset.naming",
     "dataset.partitions",
-    "dataset.rolling",
+    "dataset.sink_state",
     "dataset.summary.summary_footer",
     "engines.pushdown",
     "notebook_html",

@@ -16,7 +16,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.group_shape import GroupShape
-from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.pinned_object import ProtectedBytes
 from resilient_pq.parity.reed_solomon import rebuild_shards
 from resilient_pq.units import MiB
 

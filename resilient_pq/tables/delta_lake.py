@@ -26,7 +26,7 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.reader.contents import Contents
-from resilient_pq.tables.catalog_errors import telling
+from resilient_pq.tables.committer import telling
 from resilient_pq.tables.file_table import Marks, TableFile, check_rewrite, local_location, raised, sequences
 from resilient_pq.tables.partition_key import PartitionKey, partition_text, words
 

@@ -19,12 +19,12 @@ import resilient_pq as rpq
 from resilient_pq.arrow.buffers import has_dictionaries
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.given_keys import NO_KEYS, GivenKeys
-from resilient_pq.cli.input.background import in_background
 from resilient_pq.cli.input.input_stream import (
     STDIN,
     Decompressed,
     InputStream,
     import_pyarrow,
+    in_background,
     open_stream,
     parser_errors,
     take_bytes,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import os
 import select
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from isal import igzip
 
@@ -195,3 +196,52 @@ def open_stream(src: str) -> StoppableFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         # A copy of the descriptor: Python's own outlives us.
         return StoppableFile(os.dup(0))
+
+
+Item = TypeVar("Item")
+
+
+def _nothing() -> None:
+    """Nothing to stop."""
+
+
+async def in_background(
+    items: Generator[Item, Any, Any], stop: Callable[[], None] = _nothing
+) -> AsyncGenerator[Item, None]:
+    """Iterate in a thread that has ended when this is closed; `stop` ends whatever the thread waits for."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[tuple[Item] | Exception | None] = asyncio.Queue()
+    room = threading.Semaphore(1)
+    stopped = threading.Event()
+    ended = asyncio.Event()
+
+    def hand_over(item: tuple[Item] | Exception | None) -> None:
+        room.acquire()
+        loop.call_soon_threadsafe(arrived.put_nowait, item)
+
+    def read() -> None:
+        try:
+            with closing(items):
+                for item in items:
+                    hand_over((item,))
+                    if stopped.is_set():
+                        return
+        except Exception as error:
+            hand_over(error)
+        else:
+            hand_over(None)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=read, name="rpq-input").start()
+    try:
+        while (item := await arrived.get()) is not None:
+            if isinstance(item, Exception):
+                raise item
+            room.release()
+            yield item[0]
+    finally:
+        stopped.set()
+        stop()
+        room.release()
+        await ended.wait()

@@ -16,8 +16,17 @@ from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, each_of_many
 from resilient_pq.cli import many_verbs
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.inspect import footer_facts
-from resilient_pq.cli.inspect.file_json import GroupFacts, Sections, document_of, groups_of, pages_of_column
-from resilient_pq.cli.inspect.footer_facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupFacts
+from resilient_pq.cli.inspect.footer_facts import (
+    ChunkFacts,
+    ColumnFacts,
+    GroupFacts,
+    PageFacts,
+    RowGroupFacts,
+    Sections,
+    document_of,
+    groups_of,
+    pages_of_column,
+)
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFiles, Urls
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.report_lines import MAX_LISTED

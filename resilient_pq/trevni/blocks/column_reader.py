@@ -175,9 +175,7 @@ class ColumnReader:
             until = min(int(self.first_rows[block + 1]), end)
             if block not in self.decoded:
                 try:
-                    self.decoded[block] = read_block(
-                        self.metadata, self.blocks[block], int(self.table.counts[block])
-                    )
+                    self.decoded[block] = read_block(self.metadata, self.blocks[block], int(self.table.counts[block]))
                 except EncodingError as error:
                     raise BadBlockError(block, error) from None
             first = int(self.first_rows[block])
