@@ -152,7 +152,7 @@ PURE = (
     "dataset.hive",
     "dataset.naming",
     "dataset.partitions",
-    "dataset.sink_state",
+    "dataset.rolling",
     "dataset.summary.summary_footer",
     "engines.pushdown",
     "notebook_html",

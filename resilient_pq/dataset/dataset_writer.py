@@ -13,15 +13,8 @@ from resilient_pq.arrow.handed_over import copy_mutable
 from resilient_pq.dataset import sink_state
 from resilient_pq.dataset.naming import FilePlace
 from resilient_pq.dataset.partitions import Partitioning
-from resilient_pq.dataset.sink_state import (
-    Begun,
-    DatasetCheckpoint,
-    DatasetFile,
-    Filled,
-    OpenFile,
-    Partition,
-    SinkSettings,
-)
+from resilient_pq.dataset.rolling import Filled
+from resilient_pq.dataset.sink_state import Begun, DatasetCheckpoint, DatasetFile, OpenFile, Partition, SinkSettings
 from resilient_pq.errors import (
     FileFullError,
     ResilientPQError,

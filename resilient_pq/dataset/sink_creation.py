@@ -15,7 +15,8 @@ from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.dataset import hive
 from resilient_pq.dataset.dataset_writer import DatasetWriter
 from resilient_pq.dataset.naming import FilePlace, Naming
-from resilient_pq.dataset.sink_state import Begun, DatasetCheckpoint, Partition, Roll, SinkSettings
+from resilient_pq.dataset.rolling import Roll
+from resilient_pq.dataset.sink_state import Begun, DatasetCheckpoint, Partition, SinkSettings
 from resilient_pq.dataset.unfinished_files import DatasetFolder, complete_unfinished, refuse_existing
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
