@@ -17,11 +17,7 @@ from resilient_pq.cli import many_verbs
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.inspect import footer_facts
 from resilient_pq.cli.inspect.footer_facts import (
-    ChunkFacts,
-    ColumnFacts,
-    GroupFacts,
-    PageFacts,
-    RowGroupFacts,
+    Facts,
     Sections,
     document_of,
     groups_of,
@@ -109,7 +105,7 @@ async def _inspect(output: Output, url: str, sections: Sections) -> int:
 # -- as text -------------------------------------------------------------------------------------
 
 
-def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> None:
+def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[Facts] | None) -> None:
     if sections.nothing:
         _show_summary(output, file)
         _show_columns(output, footer_facts.columns_of(file.contents))
@@ -164,88 +160,56 @@ def _checksums(summary: dict[str, Any]) -> str:
     return "none of the footer; pages may have their own, see --pages"
 
 
-def _show_columns(output: Output, columns: Sequence[ColumnFacts]) -> None:
-    output.table(
-        ("column", "type", "codec", "encodings", "bytes", "uncompressed", "nulls"),
-        [
-            (
-                column.name,
-                column.type,
-                " ".join(column.codecs),
-                " ".join(column.encodings),
-                f"{column.num_bytes:,}",
-                f"{column.uncompressed:,}",
-                "?" if column.nulls is None else f"{column.nulls:,}",
-            )
-            for column in columns
-        ],
-        left=4,
-    )
+def _show_facts(output: Output, columns: Mapping[str, str], facts: Sequence[Facts], *, left: int) -> None:
+    """Print a table of facts; `columns` have the key of their values."""
+    output.table(tuple(columns), [[_cell(each[key]) for key in columns.values()] for each in facts], left=left)
 
 
-def _show_row_groups(output: Output, groups: Sequence[RowGroupFacts]) -> None:
-    header: tuple[str, ...] = ("row group", "rows", "offset", "bytes", "uncompressed")
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "?"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list():
+            return " ".join(value)
+    return str(value)
+
+
+def _show_columns(output: Output, columns: Sequence[Facts]) -> None:
+    shown = {"column": "name", "type": "type", "codec": "codecs", "encodings": "encodings", "bytes": "num_bytes"}
+    _show_facts(output, shown | {"uncompressed": "uncompressed", "nulls": "nulls"}, columns, left=4)
+
+
+def _show_row_groups(output: Output, groups: Sequence[Facts]) -> None:
+    named = any(group["files"] for group in groups)
+    shown = {"file": "file"} if named else {}
+    shown |= {"row group": "ordinal", "rows": "rows", "offset": "offset", "bytes": "num_bytes"}
+    rows = [{**group, "file": ", ".join(group["files"])} for group in groups]
+    _show_facts(output, shown | {"uncompressed": "uncompressed"}, rows, left=1 if named else 0)
+
+
+def _show_chunks(output: Output, chunks: Sequence[Facts]) -> None:
     rows = [
-        tuple(
-            f"{number:,}" for number in (group.ordinal, group.rows, group.offset, group.num_bytes, group.uncompressed)
-        )
-        for group in groups
+        {
+            **chunk,
+            "min": wording.shortened(chunk["min"]),
+            "max": wording.shortened(chunk["max"]),
+            "index": chunk["column_index"] or ("offsets" if chunk["offset_index"] else False),
+        }
+        for chunk in chunks
     ]
-    named = any(group.files for group in groups)
-    if named:
-        header = ("file", *header)
-        rows = [(", ".join(group.files), *row) for group, row in zip(groups, rows, strict=True)]
-    output.table(header, rows, left=1 if named else 0)
+    shown = {"column": "column", "min": "min", "max": "max", "page index": "index", "bloom": "bloom_filter"}
+    shown |= {"row group": "row_group", "values": "values", "nulls": "nulls", "bytes": "num_bytes"}
+    _show_facts(output, shown | {"uncompressed": "uncompressed"}, rows, left=5)
 
 
-def _show_chunks(output: Output, chunks: Sequence[ChunkFacts]) -> None:
-    output.table(
-        (
-            "column",
-            "min",
-            "max",
-            "page index",
-            "bloom",
-            "row group",
-            "values",
-            "nulls",
-            "bytes",
-            "uncompressed",
-        ),
-        [
-            (
-                chunk.column,
-                wording.shortened(chunk.min),
-                wording.shortened(chunk.max),
-                "yes" if chunk.column_index else "offsets" if chunk.offset_index else "no",
-                "yes" if chunk.bloom_filter else "no",
-                f"{chunk.row_group:,}",
-                f"{chunk.values:,}",
-                "?" if chunk.nulls is None else f"{chunk.nulls:,}",
-                f"{chunk.num_bytes:,}",
-                f"{chunk.uncompressed:,}",
-            )
-            for chunk in chunks
-        ],
-        left=5,
-    )
-
-
-def _show_pages(output: Output, pages: Sequence[PageFacts]) -> None:
-    output.table(
-        ("kind", "encoding", "crc32", "row group", "page", "values", "offset", "bytes", "uncompressed"),
-        [
-            (
-                page.kind,
-                page.encoding,
-                "yes" if page.crc32 else "no",
-                *(f"{n:,}" for n in (page.row_group, page.page, page.values, page.offset, page.num_bytes)),
-                f"{page.uncompressed:,}",
-            )
-            for page in pages
-        ],
-        left=3,
-    )
+def _show_pages(output: Output, pages: Sequence[Facts]) -> None:
+    shown = {"kind": "kind", "encoding": "encoding", "crc32": "crc32", "row group": "row_group", "page": "page"}
+    shown |= {"values": "values", "offset": "offset", "bytes": "num_bytes", "uncompressed": "uncompressed"}
+    _show_facts(output, shown, pages, left=3)
 
 
 def _show_checkpoints(output: Output, file: rpq.File) -> None:
@@ -259,14 +223,14 @@ def _show_checkpoints(output: Output, file: rpq.File) -> None:
     )
 
 
-def _show_parity(output: Output, groups: Sequence[GroupFacts]) -> None:
+def _show_parity(output: Output, groups: Sequence[Facts]) -> None:
     if not groups:
         output.line("parity", "none in the file")
         return
     output.table(
         ("group", "bytes", "parity", "rebuilds in a row"),
         [
-            (str(group.group), f"{group.num_bytes:,}", f"{group.parity_bytes:,}", f"{group.burst_bytes:,}")
+            (str(group["group"]), f"{group['num_bytes']:,}", f"{group['parity_bytes']:,}", f"{group['burst_bytes']:,}")
             for group in groups
         ],
         left=0,
