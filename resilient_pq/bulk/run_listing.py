@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from resilient_pq.bulk.file_result import FileError
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, may_match_below
@@ -53,27 +53,46 @@ class ListedFile:
 
 def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
     """The scopes of a folder, a prefix, a pattern or a file, or of a list of these."""
-    if isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
-        return [Scope.below(urls[0], str(urls[1]))]
-    if isinstance(urls, str | os.PathLike):
-        return [Scope.named(urls, stores)]
-    files: Any = urls
-    if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
+    scope = scope_of(urls, stores)
+    return [_scope_in_list(each, stores) for each in each_of_list(urls)] if scope is None else [scope]
+
+
+def scope_of(source: object, stores: Stores) -> Scope | None:
+    """The folder, pattern or file that one source names; None for a list."""
+    if isinstance(source, str | os.PathLike):
+        return Scope.named(source, stores)
+    return Scope.below(source[0], str(source[1])) if _is_place(source) else None
+
+
+def each_of_list(sources: object) -> Sequence[object]:
+    """The sources of a list, which is not empty."""
+    if not isinstance(sources, Sequence) or isinstance(sources, bytes | bytearray):
         hint = "it is a folder, a pattern such as data/**/*.parquet, or a list of files"
-        raise SchemaError(f"urls is {scrubbed(repr(urls))}", hint=hint)
-    if not files:
-        raise SchemaError("urls is an empty list: there is nothing to look at")
-    return [_scope_in_list(each, stores) for each in files]
+        raise SchemaError(f"urls is {scrubbed(repr(sources))}", hint=hint)
+    if not sources:
+        raise SchemaError("urls is an empty list: there is nothing to open")
+    return sources
 
 
-def _scope_in_list(location: Any, stores: Stores) -> Scope:
-    # A URL that does not look like a folder is taken for a file: asking costs a request for each
-    if isinstance(location, str | os.PathLike):
-        return Scope.named(location, stores) if names_many(location) else Scope.of_file(*stores.resolve(location))
-    if isinstance(location, tuple) and len(location) == 2 and isinstance(location[0], ReadStore):
-        return Scope.of_file(location[0], str(location[1]))
+def place_in_list(source: object, stores: Stores) -> Place:
+    """One file of a list."""
+    if isinstance(source, str | os.PathLike):
+        return stores.resolve(source)
+    if _is_place(source):
+        return source[0], str(source[1])
     hint = "it is a URL, a path, or a pair of a store and a key in it"
-    raise SchemaError(f"{scrubbed(repr(location))} in urls names no file", hint=hint)
+    raise SchemaError(f"{scrubbed(repr(source))} in urls names no file", hint=hint)
+
+
+def _is_place(source: object) -> TypeGuard[tuple[ReadStore, object]]:
+    return isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], ReadStore)
+
+
+def _scope_in_list(source: object, stores: Stores) -> Scope:
+    # A URL that does not look like a folder is taken for a file: asking costs a request for each
+    if isinstance(source, str | os.PathLike) and names_many(source):
+        return Scope.named(source, stores)
+    return Scope.of_file(*place_in_list(source, stores))
 
 
 def names_many(url: str | os.PathLike[str]) -> bool:

@@ -10,11 +10,12 @@ from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema
 from resilient_pq.bulk.name_pattern import is_data_file
+from resilient_pq.bulk.run_listing import scope_of
 from resilient_pq.bulk.scope import Place, Scope, shown_place
 from resilient_pq.compaction.compaction_plan import SourceGroup, SourceVersion
 from resilient_pq.dataset.dataset import schema_of
 from resilient_pq.dataset.dataset_opening import not_ended, open_files
-from resilient_pq.dataset.file_listing import Source, find_files, scope_of
+from resilient_pq.dataset.file_listing import Source, find_files
 from resilient_pq.dataset.summary.summary_footer import SharedKeys, one_maker
 from resilient_pq.errors import NotFoundError, RecoveryError, UnsupportedError, Where, located
 from resilient_pq.format.file_metadata import ColumnOrder, FileMetaData

@@ -10,11 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from resilient_pq.bulk.name_pattern import is_pattern
+from resilient_pq.bulk.run_listing import scope_of
 from resilient_pq.bulk.scope import Place
 from resilient_pq.damage.lost_region import Damage, LostRegion
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.dataset.dataset import Dataset
-from resilient_pq.dataset.file_listing import Source, find_files, scope_of
+from resilient_pq.dataset.file_listing import Source, find_files
 from resilient_pq.dataset.folder_columns import FolderColumns
 from resilient_pq.dataset.growing_dataset import open_growing
 from resilient_pq.dataset.naming import find_ended_files
