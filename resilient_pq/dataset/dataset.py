@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import nanoarrow
 
@@ -16,21 +13,17 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.dataset.agreement import common_schema, with_common_types
 from resilient_pq.dataset.folder_columns import FolderColumns, JoinedColumns, Narrowed
-from resilient_pq.errors import ResilientPQError, SchemaError, Where
-from resilient_pq.io import FetchCounters, FetchOptions, Stores
-from resilient_pq.io.cancellation import in_one_hop
-from resilient_pq.io.local_store import LocalStore
-from resilient_pq.off_event_loop import ONE_HOP_BYTES, off_loop
-from resilient_pq.reader.decoder import RowGroupArrays
+from resilient_pq.dataset.rows_of_files import FileQuery, rows_of_files
+from resilient_pq.errors import SchemaError, Where
+from resilient_pq.io import FetchCounters, Stores
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.file import File
-from resilient_pq.reader.read_batches import ReadBatch
 from resilient_pq.reader.read_options import ReadSettings
-from resilient_pq.reader.read_plan import Filters, ReadQuery, RowGroupRead, Strings, in_form
+from resilient_pq.reader.read_plan import Filters, ReadQuery, Strings, in_form
 from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
-from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Arriving, Batches, check_batch_rows
 from resilient_pq.units import counted
 
 
@@ -252,104 +245,3 @@ def schema_of(files: Sequence[File]) -> Field:
 
 def _stored(file: File) -> str | None:
     return file.contents.key_value.get(ARROW_SCHEMA_KEY)
-
-
-#: Bytes of a value in memory, about.
-_VALUE: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class FileQuery:
-    """What is asked of a file."""
-
-    file: File
-    query: ReadQuery
-    join: Callable[[RowGroupArrays], RowGroupArrays] | None  # adds the columns of its folders
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it is about all rows of a small file of this machine."""
-        store, _ = self.file.place
-        whole = self.query.limit is None and self.query.filters is None
-        return whole and self.file.info.size < ONE_HOP_BYTES and isinstance(store, LocalStore)
-
-    async def rows(self) -> list[RowGroupArrays]:
-        """The rows that are asked for, with the columns of its folders."""
-        _, groups = await self.file.rows_of(self.query)
-        return groups if self.join is None else list(map(self.join, groups))
-
-
-async def rows_of_files(asked: Iterable[FileQuery], how: ReadSettings) -> Arriving:
-    """The rows of each row group of files, in their order, read ahead."""
-    raises = how.on_damage is OnDamage.RAISE
-    for is_small, run in groupby(asked, lambda one: raises and one.is_small):
-        rows_of_run = _many_to_a_hop if is_small else partial(_read_ahead, how.options.fetch)
-        async with aclosing(rows_of_run(run)) as arriving:
-            async for rows in arriving:
-                yield rows
-
-
-async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
-    """The rows of small files, of so many at one time that a hop to a thread is worth it."""
-
-    async def read_some() -> tuple[list[RowGroupArrays], FileQuery | None, bool]:
-        found: list[RowGroupArrays] = []
-        num_bytes = 0
-        for one in asked:
-            try:
-                groups = await one.rows()
-            except ResilientPQError:  # the rows before it are given all the same, also those of its own file
-                return found, one, False
-            found += groups
-            num_bytes += one.file.info.size + sum([_VALUE * rows.num_rows * len(rows.arrays) for rows in groups])
-            if num_bytes >= ONE_HOP_BYTES:
-                return found, None, False
-        return found, None, True
-
-    async def hop() -> tuple[list[RowGroupArrays], FileQuery | None, bool]:
-        return await in_one_hop(read_some())
-
-    following: asyncio.Future[Any] | None = asyncio.ensure_future(hop())
-    try:
-        while following is not None:
-            found, failed, ended = await following
-            following = None if ended else asyncio.ensure_future(hop())
-            for rows in found:
-                yield rows
-            if failed is not None:
-                for ordinal in range(failed.file.num_row_groups):
-                    alone = replace(failed, query=replace(failed.query, row_groups=[ordinal]))
-                    for rows in await alone.rows():
-                        yield rows
-    finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-
-
-def _read_ahead(fetch: FetchOptions, asked: Iterator[FileQuery]) -> Arriving:
-    return read_ahead(_jobs(asked), fetch)
-
-
-async def _jobs(asked: Iterator[FileQuery]) -> Jobs:
-    """The reads of files, planned file by file as reading goes on."""
-    for one in asked:
-        try:
-            _, following = one.file.jobs(one.query)
-        except ResilientPQError as error:
-            yield BatchJob(ReadBatch(()), partial(_fail, error))
-        else:
-            async with aclosing(following):
-                async for job in following:
-                    yield BatchJob(job.batch, job.read if one.join is None else partial(_joined, one.join, job.read))
-
-
-async def _joined(
-    join: Callable[[RowGroupArrays], RowGroupArrays], read: ReadRowGroups, groups: Sequence[RowGroupRead]
-) -> list[RowGroupArrays]:
-    return [join(rows) for rows in await read(groups)]
-
-
-async def _fail(error: ResilientPQError, _: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-    """Raise an error of a file when its rows are reached, and not before."""
-    raise error
