@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.local_store import LocalStore
-from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.multipart_store import MIN_PART_BYTES, MultipartStore, Part, UploadInfo
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, Fencing, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.protocols import Capabilities, GrowingStore, OpenObject, ReadStore, WriteStore
 from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
@@ -17,15 +15,17 @@ from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fet
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
 from resilient_pq.io.transfer.retry import READING, WRITING, RetryPolicy, retrying
 from resilient_pq.io.upload.epoch import Epoch, FoundEpoch, LeaseTerms
-from resilient_pq.io.upload.lease import Lease, find_epoch
-from resilient_pq.io.upload.multipart import MultipartSink
-from resilient_pq.io.upload.part_layout import max_object_size, part_size
 
 if TYPE_CHECKING:
     from resilient_pq.io.fsspec_store import FsspecStore
     from resilient_pq.io.http_store import HttpStore
+    from resilient_pq.io.memory_store import MemoryStore
+    from resilient_pq.io.multipart_store import MIN_PART_BYTES, MultipartStore, Part, UploadInfo
     from resilient_pq.io.obstore_store import ObstoreStore
     from resilient_pq.io.s3.s3_store import S3Store
+    from resilient_pq.io.upload.lease import Lease, find_epoch
+    from resilient_pq.io.upload.multipart import MultipartSink
+    from resilient_pq.io.upload.part_layout import max_object_size, part_size
 
 __all__ = [
     "DEFAULT_SINK_OPTIONS",
@@ -85,16 +85,27 @@ __all__ = [
     "with_retry",
 ]
 
+#: What reading and writing files of this machine needs not, and the modules that have it.
 _LAZY = {
     "FsspecStore": "fsspec_store",
     "HttpStore": "http_store",
+    "Lease": "upload.lease",
+    "MIN_PART_BYTES": "multipart_store",
+    "MemoryStore": "memory_store",
+    "MultipartSink": "upload.multipart",
+    "MultipartStore": "multipart_store",
     "ObstoreStore": "obstore_store",
+    "Part": "multipart_store",
     "S3Store": "s3.s3_store",
+    "UploadInfo": "multipart_store",
+    "find_epoch": "upload.lease",
+    "max_object_size": "upload.part_layout",
+    "part_size": "upload.part_layout",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """A store whose client is imported now."""
+    """What is imported now, such as a store with its client."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
