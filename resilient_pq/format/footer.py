@@ -93,7 +93,7 @@ def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: in
     payload_hash, payload_crc = payload_sums(metadata)
     header = RecordHeader(
         RecordKind.SEAL, 0, file_id, len(MAGIC) + len(metadata), 0, 0, num_rows, num_row_groups, 0, len(metadata),
-        payload_hash, payload_crc,
+        payload_hash, payload_crc
     )  # fmt: skip
     return MAGIC + frame(metadata + header.pack())
 

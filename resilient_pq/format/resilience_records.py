@@ -105,7 +105,7 @@ class RecordHeader:
         """The 96 bytes."""
         return _packed(
             self.kind, self.epoch, self.file_id, self.offset, self.previous, self.newest_footer, self.num_rows,
-            self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc,
+            self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc
         )  # fmt: skip
 
     def before(self, payload: bytes, **fields: Any) -> RecordHeader:
@@ -150,7 +150,7 @@ def parse_header(data: Any) -> RecordHeader | None:
         return None
     return RecordHeader(
         kind, epoch, file_id, offset, previous, newest, num_rows, num_row_groups, number,
-        payload_size, payload_hash, payload_crc,
+        payload_size, payload_hash, payload_crc
     )  # fmt: skip
 
 
@@ -251,7 +251,7 @@ class RecordChain:
         header = _HEADER.pack(
             RECORD_MAGIC, FORMAT_VERSION, kind, HEADER_SIZE, self.epoch, self.file_id, offset, self.previous,
             self.newest_footer, num_rows, num_row_groups, self.number, len(payload),
-            xxhash.xxh3_64_intdigest(payload), crc32(payload), 0,
+            xxhash.xxh3_64_intdigest(payload), crc32(payload), 0
         )[:-4]  # fmt: skip
         self.number += 1
         self.previous = offset

@@ -71,12 +71,7 @@ class HttpStore(RangedGetStore, WriteStore):
         retry: When a request is sent again.
     """
 
-    def __init__(
-        self,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        retry: RetryPolicy = READING,
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = READING) -> None:
         super().__init__(retry, limiter=lambda: self._borrowed.client.limiter)
         self._options = dict(storage_options or {})
         check_kinds(self._options, _KINDS)

@@ -207,12 +207,7 @@ class ColumnFields:
     """The Arrow fields of a file's columns, each made when it is asked for, once for all that share a `Schema`."""
 
     def __init__(
-        self,
-        schema: Schema,
-        key_value: Mapping[str, str | None],
-        *,
-        int96_unit: str = "ns",
-        restore_types: bool = True,
+        self, schema: Schema, key_value: Mapping[str, str | None], *, int96_unit: str = "ns", restore_types: bool = True
     ) -> None:
         """Refine types by ``ARROW:schema`` where it is whole; without `restore_types` give them as `normalise` does."""
         self._schema = schema

@@ -111,10 +111,7 @@ CODECS: dict[int, Codec] = {
     CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2, most=1032),
     CompressionCodec.LZO: Codec(lzo_decompress_into, most=255),
     CompressionCodec.BROTLI: Codec(
-        cramjam.brotli.decompress_into,
-        lambda data, level: cramjam.brotli.compress(data, level=level),
-        (0, 11),
-        4,
+        cramjam.brotli.decompress_into, lambda data, level: cramjam.brotli.compress(data, level=level), (0, 11), 4
     ),
     CompressionCodec.LZ4: Codec(lz4_decompress_into, most=255),
     CompressionCodec.ZSTD: Codec(_zstd_decompress_into, _zstd_compress, (1, 22), 3),
@@ -252,6 +249,5 @@ def _codec(codec: int) -> CompressionCodec:
         return CompressionCodec(codec)
     except ValueError:
         raise UnsupportedError(
-            f"unknown compression codec {codec}",
-            hint="a newer version may know it: pip install --upgrade resilient_pq",
+            f"unknown compression codec {codec}", hint="a newer version may know it: pip install --upgrade resilient_pq"
         ) from None

@@ -6,13 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from resilient_pq.errors import (
-    AuthenticationError,
-    FormatError,
-    Where,
-    WrongKeyError,
-    located,
-)
+from resilient_pq.errors import AuthenticationError, FormatError, Where, WrongKeyError, located
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.compact_protocol import BINARY, field
 from resilient_pq.format.crypto.file_cipher import FileAlgorithm, FileCipher, own_key_of

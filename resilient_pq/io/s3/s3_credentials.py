@@ -33,11 +33,7 @@ class Renewal:
     """Changes the credentials of a client for newer ones."""
 
     def __init__(
-        self,
-        signer: Any,
-        look_up: Callable[[], Awaitable[Any]],
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, signer: Any, look_up: Callable[[], Awaitable[Any]], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._signer = signer
         self._look_up = look_up

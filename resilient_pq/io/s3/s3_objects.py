@@ -39,12 +39,7 @@ _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
 class S3Objects(RangedGetStore):
     """What `S3Store` does with whole objects, and what its uploads share with that."""
 
-    def __init__(
-        self,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        retry: RetryPolicy = WRITING,
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING) -> None:
         options = s3fs_options(storage_options or {})
         self._client = S3Client(options)
         super().__init__(retry_policy_from(options, retry), limiter=lambda: self._client.connection.limiter)
@@ -70,12 +65,7 @@ class S3Objects(RangedGetStore):
         more: dict[str, str] = {}
         while True:
             request = partial(
-                self._client.call,
-                "list_objects_v2",
-                self.url_of(folder),
-                Bucket=bucket,
-                Prefix=prefix,
-                **more,
+                self._client.call, "list_objects_v2", self.url_of(folder), Bucket=bucket, Prefix=prefix, **more
             )
             page = await self._retrying(request)
             found = [_listed(item, prefix) for item in page.get("Contents", []) if not item["Key"].endswith("/")]
@@ -89,12 +79,7 @@ class S3Objects(RangedGetStore):
             more = following
 
     async def put(
-        self,
-        key: str,
-        data: Sequence[Buffer] | Buffer,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False, if_match: str | None = None
     ) -> ObjectInfo:
         """Write a whole object in one request, with its CRC32 where the store compares it."""
         pieces = pieces_of(data)

@@ -12,16 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from resilient_pq.errors import UnsupportedError
-from resilient_pq.io.option_kinds import (
-    ENDPOINT,
-    NUMBER,
-    OPTIONS,
-    TEXT,
-    WHOLE,
-    Kind,
-    check_kinds,
-    check_names,
-)
+from resilient_pq.io.option_kinds import ENDPOINT, NUMBER, OPTIONS, TEXT, WHOLE, Kind, check_kinds, check_names
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
 

@@ -39,12 +39,7 @@ _ON_FIRST_PAGE = 500
 class S3Parts(S3Objects):
     """What `S3Store` does with uploads before they are completed."""
 
-    def __init__(
-        self,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        retry: RetryPolicy = WRITING,
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING) -> None:
         super().__init__(storage_options, retry=retry)
         # Of the uploads that keep the CRC32 of their parts, by id: whether that of the object covers its bytes
         # (FULL_OBJECT) or the sums of its parts (COMPOSITE).
@@ -184,14 +179,7 @@ class S3Parts(S3Objects):
             marker = last - 1 if last - 1 > marker else last
 
     async def copy_part(
-        self,
-        key: str,
-        upload_id: str,
-        number: int,
-        source_key: str,
-        start: int,
-        end: int,
-        source_etag: str | None,
+        self, key: str, upload_id: str, number: int, source_key: str, start: int, end: int, source_etag: str | None
     ) -> Part:
         """Make a part of bytes of another object, without moving them through here."""
         # Of the version named, where the store heeds that: `copied_upload` makes sure of it elsewhere.

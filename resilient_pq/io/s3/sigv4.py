@@ -14,14 +14,7 @@ from functools import lru_cache
 
 
 def authorization(
-    method: str,
-    path: str,
-    headers: Mapping[str, str],
-    *,
-    when: datetime,
-    region: str,
-    access_key: str,
-    secret_key: str,
+    method: str, path: str, headers: Mapping[str, str], *, when: datetime, region: str, access_key: str, secret_key: str
 ) -> str:
     """The Authorization header."""
     names = sorted(headers)

@@ -8,13 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from resilient_pq.errors import (
-    AccessDeniedError,
-    BucketNotFoundError,
-    NotFoundError,
-    StoreError,
-    UnsupportedError,
-)
+from resilient_pq.errors import AccessDeniedError, BucketNotFoundError, NotFoundError, StoreError, UnsupportedError
 from resilient_pq.io.multipart_store import MultipartStore, Part
 
 #: Seconds before each time that is asked: a listing may be a little old.

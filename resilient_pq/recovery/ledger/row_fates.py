@@ -195,12 +195,7 @@ class _Reasons:
 
 
 def _explain_chunk(
-    reasons: _Reasons,
-    rank: NDArray[np.int8],
-    num_rows: int,
-    chunk: ScannedChunk | None,
-    path: str,
-    starts: Ordinals,
+    reasons: _Reasons, rank: NDArray[np.int8], num_rows: int, chunk: ScannedChunk | None, path: str, starts: Ordinals
 ) -> None:
     """Give rows whose values a column lost the reason, and lower the rank of rows whose values it has."""
     if chunk is None:

@@ -26,16 +26,7 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.format.resilience_records import RecordKind
-from resilient_pq.io import (
-    Lease,
-    MultipartSink,
-    MultipartStore,
-    ObjectInfo,
-    ObjectSink,
-    Part,
-    SinkOptions,
-    bare_etag,
-)
+from resilient_pq.io import Lease, MultipartSink, MultipartStore, ObjectInfo, ObjectSink, Part, SinkOptions, bare_etag
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.reader.contents import Contents, FileState
@@ -96,11 +87,7 @@ async def complete_by_rule(store: MultipartStore, key: str, upload: str, instead
                 hint="abort it, and begin the file anew",
             )
         completing = store.complete_upload(
-            key,
-            upload,
-            parts,
-            if_none_match=exclusive,
-            if_match=None if instead is None else instead.etag,
+            key, upload, parts, if_none_match=exclusive, if_match=None if instead is None else instead.etag
         )
         try:
             info = await finish_first(completing, patience=GRACE_SECONDS)
@@ -152,21 +139,14 @@ def up_to_checkpoint(source: DamagedObject, contents: Contents | FormatError) ->
 def cannot_resume(state: FileState | None) -> RecoveryError:
     """The error that says why an object cannot be resumed."""
     if state is FileState.COMPLETE:
-        return RecoveryError(
-            "there is nothing to resume: the file is complete",
-            hint=ADDING,
-        )
+        return RecoveryError("there is nothing to resume: the file is complete", hint=ADDING)
     if state is FileState.SALVAGED:
         return RecoveryError("a recovery made this file: rows may be missing from it, and it cannot be resumed")
     return RecoveryError("what stands there is no file of ours that was left unfinished")
 
 
 async def new_upload(
-    store: MultipartStore,
-    source: DamagedObject,
-    options: SinkOptions,
-    lease: Lease | None,
-    behind: Sequence[Any] = (),
+    store: MultipartStore, source: DamagedObject, options: SinkOptions, lease: Lease | None, behind: Sequence[Any] = ()
 ) -> ObjectSink:
     """A new upload that begins with all bytes of an object and some `behind` them, and replaces it when complete."""
     key, info = source.key, source.info

@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import (
-    ColumnIndex,
-    ColumnMetaData,
-    Encoding,
-    OffsetIndex,
-    PageLocation,
-    PageType,
-)
+from resilient_pq.format.file_metadata import ColumnIndex, ColumnMetaData, Encoding, OffsetIndex, PageLocation, PageType
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page, check_crc, pages_of

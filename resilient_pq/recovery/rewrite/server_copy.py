@@ -6,12 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import (
-    AlreadyExistsError,
-    StoreError,
-    UnsupportedError,
-    Where,
-)
+from resilient_pq.errors import AlreadyExistsError, StoreError, UnsupportedError, Where
 from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy

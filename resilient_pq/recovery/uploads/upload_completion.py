@@ -268,11 +268,7 @@ class _Completion:
         try:
             try:
                 return await self.store.complete_upload(
-                    self.key,
-                    self.upload_id,
-                    parts,
-                    if_none_match=wanted.if_none_match,
-                    if_match=wanted.if_match,
+                    self.key, self.upload_id, parts, if_none_match=wanted.if_none_match, if_match=wanted.if_match
                 )
             except UnsupportedError:  # the store knows no conditions: what it said a moment ago must do
                 return await self.store.complete_upload(self.key, self.upload_id, parts)

@@ -9,13 +9,7 @@ from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.stated_values import Stated, stated_of
-from resilient_pq.errors import (
-    FormatError,
-    KeyMissingError,
-    NotFoundError,
-    ObjectChangedError,
-    Where,
-)
+from resilient_pq.errors import FormatError, KeyMissingError, NotFoundError, ObjectChangedError, Where
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.physical_values import LeafData

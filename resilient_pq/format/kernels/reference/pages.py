@@ -130,11 +130,7 @@ def dictionary_pages(
 
 
 def _places(
-    data: NDArray[np.uint8],
-    spans: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    slot: int,
-    out: NDArray[Any],
+    data: NDArray[np.uint8], spans: NDArray[np.int64], present: NDArray[np.bool_], slot: int, out: NDArray[Any]
 ) -> list[tuple[NDArray[np.uint8], int, NDArray[Any]]]:
     """The bytes of each page's values, how many they are, and the page's slots."""
     require_types(present, np.bool_)
