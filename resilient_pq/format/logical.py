@@ -91,8 +91,7 @@ Logical = Plain | Decimal | Integer | Time | Timestamp | Uninterpreted
 STRING, ENUM, JSON, BSON = Plain("STRING"), Plain("ENUM"), Plain("JSON"), Plain("BSON")
 UUID, FLOAT16, DATE = Plain("UUID"), Plain("FLOAT16"), Plain("DATE")
 UNKNOWN_ANNOTATION = "UNKNOWN_ANNOTATION"
-#: The coordinate reference system of GEOMETRY and GEOGRAPHY that name none.
-DEFAULT_CRS = "OGC:CRS84"
+DEFAULT_CRS = "OGC:CRS84"  # The coordinate reference system of GEOMETRY and GEOGRAPHY that name none
 UNKNOWN, INTERVAL, LIST, MAP = Plain("UNKNOWN"), Plain("INTERVAL"), Plain("LIST"), Plain("MAP")
 
 _PLAIN_MEMBERS = (

@@ -170,8 +170,7 @@ def _create(path: str, options: SinkOptions) -> PartialFile:
     return PartialFile.create(path, overwrite=options.overwrite_partial, permissions=options.permissions)
 
 
-#: Random bytes in the name of a partial file that only one writer has.
-_TOKEN_BYTES = 8
+_TOKEN_BYTES = 8  # Random bytes in the name of a partial file that only one writer has
 
 
 def _discard_unfinished(path: str, keep: Collection[str]) -> None:

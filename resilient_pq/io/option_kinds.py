@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from resilient_pq.errors import UnsupportedError
 
-#: Says whether a value is of a kind, and what that is called.
-Kind = tuple[Callable[[Any], bool], str]
+Kind = tuple[Callable[[Any], bool], str]  # Says whether a value is of a kind, and what that is called
 
 
 def _is_number(value: Any) -> bool:

@@ -18,10 +18,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from resilient_pq.errors import StoreError
 
-#: Clients without a store that an event loop keeps.
-_MOST_IDLE: Final = 8
-#: Seconds that closing may take when the interpreter ends.
-_CLOSING_SECONDS: Final = 2.0
+_MOST_IDLE: Final = 8  # Clients without a store that an event loop keeps
+_CLOSING_SECONDS: Final = 2.0  # Seconds that closing may take when the interpreter ends
 
 
 class SharedClient(Protocol):
@@ -194,8 +192,7 @@ class _ClientsOfLoop:
         self.lent.clear()
 
 
-#: Tasks that need the clients of their loop before it ends.
-_last_work: set[asyncio.Task[Any]] = set()
+_last_work: set[asyncio.Task[Any]] = set()  # Tasks that need the clients of their loop before it ends
 
 
 @contextmanager

@@ -18,14 +18,11 @@ from resilient_pq.arrow.types.field import MAX_NESTING, Field
 _CONTINUATION: Final = 0xFFFFFFFF
 _SCHEMA_HEADER: Final = 1
 _UNITS: Final = "smun"
-#: How much may be read of a message, in times its size: its parts may be shared, but not without end.
-_FACTOR: Final = 4
+_FACTOR: Final = 4  # How much may be read of a message, in times its size: its parts may be shared, but not without end
 _TABLE_BYTES: Final = 8
-#: The number of a schema's columns in its table.
-_COLUMNS: Final = 1
+_COLUMNS: Final = 1  # The number of a schema's columns in its table
 _INTEGERS: Final = {code: struct.Struct(f"<{code}") for code in "BHIhiq"}
-#: Versions of the metadata that are still read: V4 and V5.
-_VERSIONS: Final = (3, 4)
+_VERSIONS: Final = (3, 4)  # Versions of the metadata that are still read: V4 and V5
 #: What a table may have, by number: an integer of `struct`, a text, a table, or a vector of tables or integers.
 Shape = Mapping[int, str]
 _SCALARS: Final = ("B", "h", "i", "q")

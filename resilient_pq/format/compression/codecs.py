@@ -25,17 +25,14 @@ from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.kernels.integers import varint_bytes
 
 Buffer = NDArray[np.uint8]
-#: ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1.
-_ISAL_MAX_LEVEL = 3
+_ISAL_MAX_LEVEL = 3  # ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1
 _GZIP_WINDOW = 31
 _IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that it is an instance
 #: Bytes before the values, which levels of pages without nulls are, that are better not compressed: a Snappy literal
 #: of so many has its length in one byte.
 _SHORT = 60
-#: How much of a page a gzip member is shown at first; twice as much when it goes on.
-_GZIP_BITE = 32 * 1024
-#: Flags of a gzip member that must be zero (RFC 1952, section 2.3.1.2).
-_GZIP_RESERVED = 0xE0
+_GZIP_BITE = 32 * 1024  # How much of a page a gzip member is shown at first; twice as much when it goes on
+_GZIP_RESERVED = 0xE0  # Flags of a gzip member that must be zero (RFC 1952, section 2.3.1.2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ _MAGIC = b"\x28\xb5\x2f\xfd"
 #: Of the descriptor: whether the window is as large as the content, and has no byte of its own; and whatever is of no
 #: use here, which are a checksum, a dictionary, and bits without a meaning.
 _SINGLE_SEGMENT, _OTHER = 0x20, 0x1F
-#: Two bytes begin to count where one ends.
-_TWO_BYTES_FROM: Final = 256
+_TWO_BYTES_FROM: Final = 256  # Two bytes begin to count where one ends
 
 
 def _size_of_size(descriptor: int) -> int:

@@ -25,8 +25,7 @@ from resilient_pq.format.schema_tree import Leaf, Primitive
 
 _TEXT = (logical.STRING, logical.ENUM, logical.JSON)
 _UNSIGNED: dict[Type, np.dtype[Any]] = {Type.INT32: np.dtype("<u4"), Type.INT64: np.dtype("<u8")}
-#: Bounds of byte arrays are cut to this many bytes.
-MAX_BOUND_BYTES = 64
+MAX_BOUND_BYTES = 64  # Bounds of byte arrays are cut to this many bytes
 
 
 class Order(Enum):
@@ -235,8 +234,7 @@ class PageSizes:
     definition_levels: tuple[int, ...] = ()  # the same of definition levels
 
 
-#: Of a page whose schema and null count tell everything.
-NO_SIZES: Final = PageSizes()
+NO_SIZES: Final = PageSizes()  # Of a page whose schema and null count tell everything
 
 
 def page_sizes(

@@ -34,8 +34,7 @@ _FLOATING = (Order.FLOAT, Order.FLOAT16)
 _BYTE_STRINGS = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 #: Orders that a comparison of signed numbers, the only one of old writers, agrees with.
 _SIGNED = (Order.SIGNED, Order.FLOAT, Order.BOOLEAN)
-#: Arrow's decimals have 76 digits; nobody's have so many.
-_MAX_SCALE = 1000
+_MAX_SCALE = 1000  # Arrow's decimals have 76 digits; nobody's have so many
 _PARQUET_MR = re.compile(r"parquet-mr version (\d+)\.(\d+)\.(\d+)(?:-cdh(\d+)\.(\d+))?")
 
 

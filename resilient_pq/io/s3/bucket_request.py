@@ -11,8 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from resilient_pq.io.s3.sigv4 import amz_date, authorization
 
-#: Access key, secret key and token.
-Credentials = tuple[str, str, str | None]
+Credentials = tuple[str, str, str | None]  # Access key, secret key and token
 
 
 @dataclass(slots=True)

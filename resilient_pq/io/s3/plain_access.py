@@ -55,8 +55,7 @@ _VARIABLES: Final = frozenset(
         "AWS_SHARED_CREDENTIALS_FILE",
     }
 )
-#: Those of secure connections alone.
-_CERTIFICATES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+_CERTIFICATES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")  # Those of secure connections alone
 _OTHER_VARIABLES: Final = frozenset({"HOME", "USERPROFILE", "NO_PROXY", "SSL_CERT_FILE", *_CERTIFICATES})
 _VARIABLES_OF_LAMBDA: Final = ("AWS_LAMBDA_", "AWS_CONTAINER_")
 _REGION: Final = re.compile(r"(?:us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d")

@@ -23,8 +23,7 @@ log = logging.getLogger("resilient_pq.io")
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 #: What they call those that were removed since, or never were right.
 _UNKNOWN: Final = frozenset({"InvalidToken", "InvalidAccessKeyId"})
-#: The answer to a HEAD has no body that could say so.
-_WITHOUT_WORDS: Final = frozenset({400, 401, 403})
+_WITHOUT_WORDS: Final = frozenset({400, 401, 403})  # The answer to a HEAD has no body that could say so
 #: Seconds in which such an answer does not lead to a look-up again that found nothing new.
 _LOOKED_UP_LATELY: Final = 60.0
 

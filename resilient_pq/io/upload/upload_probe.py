@@ -11,8 +11,7 @@ from typing import Final
 from resilient_pq.errors import AccessDeniedError, BucketNotFoundError, NotFoundError, StoreError, UnsupportedError
 from resilient_pq.io.multipart_store import MultipartStore, Part
 
-#: Seconds before each time that is asked: a listing may be a little old.
-_WAITS: Final = (0.0, 0.2, 0.8, 3.0)
+_WAITS: Final = (0.0, 0.2, 0.8, 3.0)  # Seconds before each time that is asked: a listing may be a little old
 
 
 async def findable_parts(

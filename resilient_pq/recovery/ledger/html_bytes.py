@@ -12,8 +12,7 @@ from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState
 from resilient_pq.recovery.ledger.markup import table, text
 from resilient_pq.units import in_bytes, in_units
 
-#: Pieces that the bar is divided into.
-_BUCKETS = 600
+_BUCKETS = 600  # Pieces that the bar is divided into
 
 
 class _Use(StrEnum):

@@ -39,12 +39,10 @@ from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 
-#: Bytes of an object in memory at one time when they are compared.
-_COMPARED_BYTES = 8 * MiB
+_COMPARED_BYTES = 8 * MiB  # Bytes of an object in memory at one time when they are compared
 #: What to do with a file that is complete.
 ADDING = "rows are added to a complete file by rpq.append (`rpq write --append`)"
-#: How often an upload is listed that keeps changing, since its writer lives.
-_MAX_LISTINGS = 5
+_MAX_LISTINGS = 5  # How often an upload is listed that keeps changing, since its writer lives
 
 
 async def completed_upload(store: MultipartStore, key: str, upload: str) -> ObjectInfo | None:

@@ -47,8 +47,7 @@ from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 from resilient_pq.writer.file_sealing import FileSealing
 from resilient_pq.writer.write_options import EncoderOptions
 
-#: A file may be cut behind these.
-_ENDS = (RecordKind.ANCHOR, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT)
+_ENDS = (RecordKind.ANCHOR, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT)  # A file may be cut behind these
 
 
 async def opened_contents(source: DamagedObject, encryption: Encryption | EncryptionOfEach) -> Contents | FormatError:

@@ -10,8 +10,7 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.report import OtherPolicy
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRows
 
-#: Another policy is named where it keeps more than so many times as many rows.
-_WORTH_NAMING: Final = 10
+_WORTH_NAMING: Final = 10  # Another policy is named where it keeps more than so many times as many rows
 
 
 def better_policy(schema: Schema, chosen: RetainedRows, with_nulls: RetainedRows) -> OtherPolicy | None:

@@ -30,8 +30,7 @@ from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.writer.file_layout import Buffers, FileLayout
 
-#: Bytes read of the end of a file for its footer, at first.
-_TAIL_BYTES = 64 * 1024
+_TAIL_BYTES = 64 * 1024  # Bytes read of the end of a file for its footer, at first
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 
-#: Bytes of what is not copied that are read and sent at a time.
-_READ_BYTES = 8 * MiB
+_READ_BYTES = 8 * MiB  # Bytes of what is not copied that are read and sent at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,10 @@ from resilient_pq.checksum import crc32, product
 
 _ONE: Final = 1 << 31
 _X: Final = 1 << 30
-#: How many powers of x there are, and the prime factors of that number.
-_ORDER: Final = 2**32 - 1
+_ORDER: Final = 2**32 - 1  # How many powers of x there are, and the prime factors of that number
 _FACTORS: Final = (3, 5, 17, 257, 65537)
 _CRC_BITS: Final = 32
-#: Of more bytes, two bits would change the sum alike (512 MiB).
-MAX_BYTES: Final = (_ORDER - _CRC_BITS) // 8
+MAX_BYTES: Final = (_ORDER - _CRC_BITS) // 8  # Of more bytes, two bits would change the sum alike (512 MiB)
 
 
 @dataclass(frozen=True, slots=True)

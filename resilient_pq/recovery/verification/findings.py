@@ -33,12 +33,9 @@ from resilient_pq.recovery.verification.checksum_checks import (
 from resilient_pq.recovery.verification.read_ahead import Subject, examine_ahead
 from resilient_pq.units import MiB
 
-#: Called with the bytes examined so far and the bytes there are.
-Progress = Callable[[int, int], None]
-#: A column chunk: the position of its row group in the footer, and the ordinal of its leaf.
-Place = tuple[int, int]
-#: The pages of each column chunk that is sound.
-Seen = dict[Place, PagesSeen]
+Progress = Callable[[int, int], None]  # Called with the bytes examined so far and the bytes there are
+Place = tuple[int, int]  # A column chunk: the position of its row group in the footer, and the ordinal of its leaf
+Seen = dict[Place, PagesSeen]  # The pages of each column chunk that is sound
 
 
 async def examine_row_groups(
