@@ -137,12 +137,7 @@ def _list_header(count: int) -> bytes:
     field = bytes([1 << 4 | _LIST])
     if count < _SHORT_LIST:
         return field + bytes([count << 4 | _STRUCT])
-    size = bytearray([_SHORT_LIST << 4 | _STRUCT])
-    while count >= 0x80:
-        size.append(count & 0x7F | 0x80)
-        count >>= 7
-    size.append(count)
-    return field + bytes(size)
+    return field + bytes([_SHORT_LIST << 4 | _STRUCT]) + varint_bytes(count)
 
 
 def metadata_length(tail: Any, where: Where) -> int:

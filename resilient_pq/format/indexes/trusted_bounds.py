@@ -24,7 +24,7 @@ from resilient_pq.format.file_metadata import (
     Statistics,
     Type,
 )
-from resilient_pq.format.indexes.statistics import Order, bounds_of, order_of
+from resilient_pq.format.indexes.statistics import Bounds, Order, bounds_of, order_of
 from resilient_pq.format.logical import Decimal
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.scalars import from_plain, to_python
@@ -121,15 +121,7 @@ class ColumnStatistics:
         return to_python(self.node, self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Both bounds, each None where nothing can be said."""
-
-    low: Any = None
-    high: Any = None
-
-
-_NOTHING = _Bounds()
+_NOTHING = Bounds(None, None)
 
 
 # --- column chunks ----------------------------------------------------------------------------------------------
@@ -187,7 +179,7 @@ def _histogram(counts: list[int] | None, maximum: int, total: int) -> tuple[int,
     return tuple(counts)
 
 
-def _chunk_bounds(file: FileMetaData, leaf: Leaf, found: Statistics) -> tuple[_Bounds, bool]:
+def _chunk_bounds(file: FileMetaData, leaf: Leaf, found: Statistics) -> tuple[Bounds, bool]:
     """The bounds, and whether the flags of exactness beside them are theirs."""
     if _distrusted(file.created_by, leaf.node):
         return _NOTHING, False
@@ -229,7 +221,7 @@ def _distrusted(created_by: str | None, node: Primitive) -> bool:
     return numbers < (1, 8, 0)
 
 
-def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes | None) -> _Bounds:
+def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes | None) -> Bounds:
     """Bounds of their bytes."""
     lowest = None if low is None else from_plain(node, low)
     highest = None if high is None else from_plain(node, high)
@@ -239,10 +231,10 @@ def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes 
         _check_timestamps96(lowest, highest)
     if lowest is not None and highest is not None and lowest > highest:
         raise FormatError(f"the minimum {lowest!r} is greater than the maximum {highest!r}")
-    return _Bounds(lowest, highest)
+    return Bounds(lowest, highest)
 
 
-def _float_bounds(low: float | None, high: float | None) -> _Bounds:
+def _float_bounds(low: float | None, high: float | None) -> Bounds:
     """NaN is no bound, and a bound of zero stands for both zeros."""
     # Beside a NaN the other bound says nothing either: it was found by comparing with it. Under IEEE_754_TOTAL_ORDER a
     # NaN means that all values are NaN.
@@ -251,7 +243,7 @@ def _float_bounds(low: float | None, high: float | None) -> _Bounds:
     low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high
     if low is not None and high is not None and low > high:
         raise FormatError(f"the minimum {low!r} is greater than the maximum {high!r}")
-    return _Bounds(low, high)
+    return Bounds(low, high)
 
 
 def _check_timestamps96(*bounds: tuple[int, int] | None) -> None:

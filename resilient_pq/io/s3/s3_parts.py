@@ -325,31 +325,15 @@ class S3Parts(S3Objects):
         return Part(number, size, etag, decoded(part.get("ChecksumCRC32")))
 
     async def _list_uploads(self, bucket: str, prefix: str) -> list[UploadInfo]:
-        """All pages."""
-        found: list[UploadInfo] = []
-        markers: dict[str, str] = {}
-        while True:
-            request = partial(
-                self._client.call,
-                "list_multipart_uploads",
-                f"s3://{bucket}/{prefix}",
-                Bucket=bucket,
-                Prefix=prefix,
-                **markers,
-            )
-            page = await self._retrying(request)
-            found += [
-                UploadInfo(f"{bucket}/{upload['Key']}", upload["UploadId"], upload.get("Initiated"))
-                for upload in page.get("Uploads", [])
-            ]
-            if not page.get("IsTruncated"):
-                return found
-            # SeaweedFS names the upload alone.
-            names = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
-            following = {name: str(page[source]) for name, source in names.items() if page.get(source)}
-            if following in ({}, markers):
-                raise StoreError("the listing of uploads ends before its end", where=self._where(f"{bucket}/{prefix}"))
-            markers = following
+        # SeaweedFS names the upload alone.
+        markers = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        url = self.url_of(f"{bucket}/{prefix}")
+        pages = self._pages("list_multipart_uploads", url, markers, Bucket=bucket, Prefix=prefix)
+        return [
+            UploadInfo(f"{bucket}/{upload['Key']}", upload["UploadId"], upload.get("Initiated"))
+            async for page in pages
+            for upload in page.get("Uploads", [])
+        ]
 
 
 def _pauses(policy: RetryPolicy, waits: Sequence[int]) -> list[float]:

@@ -10,7 +10,6 @@ all remainders only a few do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -24,43 +23,24 @@ _CRC_BITS: Final = 32
 MAX_BYTES: Final = (_ORDER - _CRC_BITS) // 8  # Of more bytes, two bits would change the sum alike (512 MiB)
 
 
-@dataclass(frozen=True, slots=True)
-class BitFlip:
-    """A flipped bit."""
-
-    # Its number: eight times the offset of its byte, and 0 for that byte's least significant bit up to 7 for its most
-    # significant one. None where it is a bit of the stored CRC32, and the bytes are whole
-    bit: int | None
-
-
-def flipped_bit(data: Any, stored_crc: int) -> BitFlip | None:
-    """The bit whose flip explains why bytes do not have the CRC32 that was stored for them."""
-    return flip_of(crc32(data) ^ stored_crc, len(data))
-
-
-def flip_of(difference: int, num_bytes: int) -> BitFlip | None:
-    """The same as `flipped_bit`, of bytes whose sum is known."""
-    if not difference or num_bytes > MAX_BYTES:
+def with_bit_turned_back(data: Any, stored_crc: int) -> bytes | None:
+    """The bytes with the one bit turned back whose flip explains their CRC32; None where no single bit does."""
+    bit = flipped_bit(crc32(data) ^ stored_crc, len(data))
+    if bit is None:
         return None
-    behind = _exponent(difference)
-    if behind < _CRC_BITS:
-        return BitFlip(None)
-    bit = num_bytes * 8 + _CRC_BITS - 1 - behind
-    return BitFlip(bit) if bit >= 0 else None
-
-
-def repaired(data: Any, flip: BitFlip) -> bytes:
-    """The bytes with the bit turned back; as they are where it is a bit of the stored CRC32."""
     whole = bytearray(data)
-    if flip.bit is not None:
-        whole[flip.bit // 8] ^= 1 << flip.bit % 8
+    if bit < 8 * len(data):  # else it is one of the stored CRC32, and the bytes are whole
+        whole[bit // 8] ^= 1 << bit % 8
     return bytes(whole)
 
 
-def with_bit_turned_back(data: Any, stored_crc: int) -> bytes | None:
-    """The bytes with the one bit turned back whose flip explains their CRC32; None where no single bit does."""
-    flip = flipped_bit(data, stored_crc)
-    return None if flip is None else repaired(data, flip)
+def flipped_bit(difference: int, num_bytes: int) -> int | None:
+    """The bit of some bytes, or of the CRC32 behind them, whose flip makes this difference of sums; None for none."""
+    # Bit 0 is the least significant one of the first byte.
+    if not difference or num_bytes > MAX_BYTES:
+        return None
+    bit = num_bytes * 8 + _CRC_BITS - 1 - _exponent(difference)
+    return bit if bit >= 0 else None
 
 
 def _exponent(power: int) -> int:
