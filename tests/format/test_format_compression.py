@@ -14,7 +14,7 @@ import pytest
 
 from resilient_pq import memory_pool
 from resilient_pq.errors import EncodingError, FormatError, SchemaError, UnsupportedError
-from resilient_pq.format.compression import codecs, zstd_bindings, zstd_frames
+from resilient_pq.format.compression import codecs, zstd
 from resilient_pq.format.compression.codecs import check_level, codec_named, compress, decompress
 from resilient_pq.format.file_metadata import CompressionCodec as Codec
 
@@ -200,7 +200,7 @@ def test_zstd_frames_of_other_libraries_are_read() -> None:
         silent = cramjam.zstd.Compressor()  # its frames do not say how much they hold
         silent.compress(content)
         frames = [bytes(silent.finish()), pa.Codec("zstd").compress(content).to_pybytes()]
-        frames += [bytes(zstd_bindings.zstd().compress(content, 3)), bytes(cramjam.zstd.compress(content))]
+        frames += [bytes(zstd.zstd().compress(content, 3)), bytes(cramjam.zstd.compress(content))]
         for frame in frames:
             parts, sizes = [memoryview(frame)] * 2, [len(content)] * 2
             out = np.empty(sum(sizes), np.uint8)
@@ -211,7 +211,7 @@ def test_zstd_frames_of_other_libraries_are_read() -> None:
 
 
 @pytest.mark.parametrize("level", [1, 3])
-@pytest.mark.parametrize("size", [zstd_bindings._LARGE - 1, zstd_bindings._LARGE, (1 << 20) + 77])
+@pytest.mark.parametrize("size", [zstd._LARGE - 1, zstd._LARGE, (1 << 20) + 77])
 def test_large_pages_as_zstd_frames(size: int, level: int) -> None:
     """Also those that do not shrink at all; each says how much it holds, and others may be put before its blocks."""
     rng = np.random.default_rng(size)
@@ -288,9 +288,9 @@ def test_a_zstd_frame_with_more_in_its_header_is_left_as_it_is(flag: int, monkey
     data = np.frombuffer(CONTENTS["text"], np.uint8)
     frame = bytearray(_compressed(Codec.ZSTD, CONTENTS["text"]))
     frame[4] |= flag
-    assert zstd_frames.front(memoryview(frame), b"1", len(data) + 1) is None
-    assert zstd_frames.front(memoryview(b"\x27" + frame[1:]), b"1", len(data) + 1) is None
-    monkeypatch.setattr(zstd_frames, "front", lambda *_: None)
+    assert zstd.frame_front(memoryview(frame), b"1", len(data) + 1) is None
+    assert zstd.frame_front(memoryview(b"\x27" + frame[1:]), b"1", len(data) + 1) is None
+    monkeypatch.setattr(codecs, "frame_front", lambda *_: None)
     packed = b"".join(codecs.compress_parts(Codec.ZSTD, [data[:7], data], 3))
     assert pa.Codec("zstd").decompress(packed, len(data) + 7).to_pybytes() == CONTENTS["text"][:7] + CONTENTS["text"]
 

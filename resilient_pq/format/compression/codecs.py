@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from resilient_pq import memory_pool
 from resilient_pq.errors import CodecUnavailableError, EncodingError, OptionError, UnsupportedError
-from resilient_pq.format.compression import zstd_frames
 from resilient_pq.format.compression.hadoop_codecs import (
     lz4_block_decompress_into,
     lz4_decompress_into,
     lzo_decompress_into,
 )
-from resilient_pq.format.compression.zstd_bindings import zstd
+from resilient_pq.format.compression.zstd import frame_front, zstd
 from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.kernels.integers import varint_bytes
 
@@ -168,7 +167,7 @@ def compress_parts(codec: CompressionCodec, parts: Sequence[Any], level: int, pa
     if num_short <= _SHORT and codec in (CompressionCodec.SNAPPY, CompressionCodec.ZSTD):
         packed = memoryview(compress(codec, last, level) if packed is None else packed)
         front = b"".join(short)
-        behind = _behind_snappy if codec == CompressionCodec.SNAPPY else zstd_frames.front
+        behind = _behind_snappy if codec == CompressionCodec.SNAPPY else frame_front
         if (made := behind(packed, front, num_short + len(last))) is not None:
             head, begin = made
             return [head, packed[begin:]]
