@@ -28,7 +28,9 @@ def kernels(name: str, *flags: str) -> Extension:
     )
 
 
-EXTENSIONS = cythonize([kernels("_native"), kernels("_native_avx2", "-mavx2", "-mbmi", "-mbmi2")], build_dir="build")
+EXTENSIONS = cythonize(
+    [kernels("_native"), kernels("_native_avx2", "-mavx2", "-mbmi", "-mbmi2", "-mpclmul")], build_dir="build"
+)
 for extension in EXTENSIONS:
     extension.optional = True  # where there is no compiler, or none that knows AVX2, it is left out
 setup(ext_modules=EXTENSIONS, options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {})

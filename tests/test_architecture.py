@@ -137,6 +137,7 @@ PURE = (
     "recovery.evidence.text_mode",
     "recovery.evidence.footers.footer_search",
     "recovery.evidence.footers.torn_footer",
+    "recovery.evidence.numbering",
     "recovery.evidence.row_group_choice",
     "recovery.report",
     "recovery.evidence.strategy",

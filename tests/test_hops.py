@@ -14,7 +14,7 @@ MOST = {
     "read": (31, 130),
     "write": (41, 255),
     "read with a filter": (58, 319),
-    "recover": (89, 452),
+    "recover": (90, 456),
 }
 
 

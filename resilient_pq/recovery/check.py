@@ -26,6 +26,7 @@ from resilient_pq.recovery.encrypted.with_keys import (
 )
 from resilient_pq.recovery.encrypted.without_keys import check_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct, reconstruct_if_sound
+from resilient_pq.recovery.evidence.newer_version import find_newer
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
@@ -33,7 +34,7 @@ from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOu
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
 from resilient_pq.recovery.verification.page_scan import SalvageOptions
-from resilient_pq.recovery.verification.verification import verify_data
+from resilient_pq.recovery.verification.verification import Verification, verify_data
 from resilient_pq.shell_commands import command, lasts
 
 #: Outcomes of what is as it was written.
@@ -195,8 +196,11 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
     if contents is None:
         return _report_nothing(reconstruction)
     verification = await verify_data(reconstruction, SalvageOptions(), progress)
+    newer = await _check_newer(reconstruction, verification, progress)
+    if isinstance(newer, Report):
+        return newer
     reconstruction = verification.reconstruction
-    findings = [*reconstruction.findings, *verification.findings]
+    findings = [*reconstruction.findings, *verification.findings, *newer]
     num_chunks = reconstruction.num_chunks
     rows = await off_loop(
         num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.DROP
@@ -217,6 +221,17 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
     source = reconstruction.source
     recovery = (*command("recover", source.url, recovered_name(source.url)), "--on-damage", other.on_damage)
     return replace(report, other_policy=other, next=(recovery,) if lasts(source.url) else ())
+
+
+async def _check_newer(
+    reconstruction: Reconstruction, verification: Verification, progress: Progress | None
+) -> Report | list[Finding]:
+    """The report of a newer version in front of the footer at the end, or what is said where none decides."""
+    newer = await find_newer(reconstruction, verification.scanned)
+    if newer is None:
+        return []
+    report = await _check(newer.known, progress)
+    return report if newer.decides(report.num_rows or 0) else [newer.doubt]
 
 
 def _report_nothing(reconstruction: Reconstruction) -> Report:

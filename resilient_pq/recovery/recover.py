@@ -30,6 +30,7 @@ from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.encrypted.with_keys import opened, read_by_records, with_damaged_indexes
 from resilient_pq.recovery.encrypted.without_keys import recover_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct, reconstruct_if_sound
+from resilient_pq.recovery.evidence.newer_version import find_newer
 from resilient_pq.recovery.evidence.parity_strategy import read_through_parity
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
@@ -255,12 +256,24 @@ async def _examine_closely(
     healed = await read_through_parity(reconstruction, only_ended=unread)
     if healed is not None or output is None:
         output = await _examine(healed or reconstruction, request, progress, unread=unread)
+    if not output.sound:
+        output = await _examine_newer(output, request, progress)
     if output.sound or reconstruction.source.decrypt is None:
         return output
     if (by_records := await read_by_records(output.reconstruction)) is None:
         return output
     other = await _examine(by_records, request, progress, unread=False)
     return other if other.rows.num_rows > output.rows.num_rows else output
+
+
+async def _examine_newer(output: OutputContents, request: _Request, progress: Progress | None) -> OutputContents:
+    """What can be kept of a newer version in front of the footer at the end, where there is one that decides."""
+    newer = await find_newer(output.reconstruction, output.verification.scanned)
+    if newer is None:
+        return output
+    other = await _examine(newer.known, request, progress, unread=False)
+    doubted = replace(output, findings=(*output.findings, newer.doubt))
+    return other if newer.decides(other.rows.num_rows) else doubted
 
 
 async def _examine(

@@ -170,7 +170,8 @@ class Judge:
                 self.find("objects left", more)
         told = self._told()
         left = [upload_id for _, upload_id in server.uploads(self.prefix) if upload_id not in told]
-        if uploads := [upload_id for upload_id in left if not self._came_too_late(upload_id)]:
+        excused = (self._came_too_late, self._was_given_up)
+        if uploads := [upload_id for upload_id in left if not any(known(upload_id) for known in excused)]:
             rule = "uploads left after a kill" if any(child.struck for child in self.children) else "uploads left"
             self.find(rule, [(upload, self._origin(upload)) for upload in uploads])
         if self.case.scenario == "file":
@@ -185,6 +186,15 @@ class Judge:
         late = [seen for seen in self.seen if seen.upload_id == upload_id and seen.fate == "late"]
         ends = [seen.at for seen in self.seen if seen.kind == "complete"]
         return any(seen.at < end < seen.asked_at for seen in late for end in ends)
+
+    def _was_given_up(self, upload_id: str) -> bool:
+        """Whether its writer had removed the epoch object to abort the upload, and was killed before it could."""
+        made = [seen.at for seen in self.seen if seen.upload_id == upload_id and seen.kind == "create"]
+        released = [
+            seen.at for seen in self.seen if seen.kind == "delete" and ".rpq-epoch" in seen.line and seen.delivered
+        ]
+        killed = [child.ended for child in self.children if child.struck == "kill"]
+        return any(begun < end < kill for begun in made for end in released for kill in killed)
 
     def _origin(self, upload_id: str) -> str:
         made = [str(seen) for seen in self.seen if seen.upload_id == upload_id]

@@ -6,25 +6,36 @@ import pytest
 
 from resilient_pq.damage.page_search import FoundPage, Proof
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import DataPageHeader, Encoding, PageHeader, SchemaElement, Type
+from resilient_pq.format.file_metadata import DataPageHeader, Encoding, PageHeader, Repetition, SchemaElement, Type
 from resilient_pq.format.pages.page import Page
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.recovery.carve.page_probe import kinds_of, probe_body, probe_header
+from resilient_pq.recovery.carve.page_probe import ProbedPage, kinds_of, probe_body, probe_header
+
+
+def probed(data: DataPageHeader, body: bytes, repetition: Repetition) -> ProbedPage:
+    """A page, looked at as one of a column of 32-bit numbers."""
+    elements = [
+        SchemaElement(name="root", num_children=1),
+        SchemaElement(name="n", type=int(Type.INT32), repetition_type=int(repetition)),
+    ]
+    kinds = kinds_of(Schema.from_elements(elements).leaves)
+    header = PageHeader(0, len(body), len(body), data_page_header=data)
+    encoded = compact_protocol.encode(header)
+    known = probe_header(FoundPage(4, header, len(encoded), Proof.NEXT), kinds)
+    assert list(known.rows.values()) == [data.num_values]
+    return probe_body(known, Page(0, 4, header, memoryview(encoded), memoryview(body)), kinds)
 
 
 @pytest.mark.parametrize(("behind", "fits"), [(0, True), (7, True), (8, True), (9, False), (100, False)])
 def test_places_in_a_dictionary_have_hardly_anything_behind_them(behind: int, fits: bool) -> None:
     """Up to eight bytes, as some writers leave them: more would be levels that were taken for them."""
-    elements = [
-        SchemaElement(name="root", num_children=1),
-        SchemaElement(name="n", type=int(Type.INT32), repetition_type=0),
-    ]
-    kinds = kinds_of(Schema.from_elements(elements).leaves)
     body = b"\x01\x0a\x01" + bytes(behind)  # bits for each, a run of five, its value
     data = DataPageHeader(5, int(Encoding.PLAIN_DICTIONARY), 3, 3)
-    header = PageHeader(0, len(body), len(body), data_page_header=data)
-    encoded = compact_protocol.encode(header)
-    known = probe_header(FoundPage(4, header, len(encoded), Proof.NEXT), kinds)
-    assert list(known.rows.values()) == [5]
-    found = probe_body(known, Page(0, 4, header, memoryview(encoded), memoryview(body)), kinds)
-    assert found.decoded is fits
+    assert probed(data, body, Repetition.REQUIRED).decoded is fits
+
+
+@pytest.mark.parametrize(("behind", "fits"), [(b"", True), (bytes(8), True), (bytes(3), False), (b"PAR1PAR1", False)])
+def test_behind_nothing_but_nulls_are_no_values(behind: bytes, fits: bool) -> None:
+    """Else any number that begins with a small byte would be nulls, told by the levels of old writers."""
+    data = DataPageHeader(1, int(Encoding.PLAIN), int(Encoding.BIT_PACKED), int(Encoding.BIT_PACKED))
+    assert probed(data, b"\x01" + behind, Repetition.OPTIONAL).decoded is fits

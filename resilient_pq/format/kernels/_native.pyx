@@ -37,11 +37,12 @@ include "native/arrow/arrow_arrays.pxi"
 include "native/arrow/arrow_schemas.pxi"
 include "native/arrow/arrow_streams.pxi"
 include "native/read/chunk_batch.pxi"
+include "native/read/page_bodies.pxi"
 include "native/write/flat_rows.pxi"
 include "native/write/flat_writer.pxi"
 include "native/metadata/many_columns.pxi"
 
 
 def _runs_avx2():
-    """Whether `_native_avx2`, which is compiled for AVX2, BMI and BMI2, runs on this machine."""
+    """Whether `_native_avx2`, which is compiled for AVX2, BMI, BMI2 and PCLMUL, runs on this machine."""
     return runs_avx2()

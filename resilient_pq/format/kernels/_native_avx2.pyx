@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Kernels that are faster when compiled for processors with AVX2, BMI and BMI2.
+"""Kernels that are faster when compiled for processors with AVX2, BMI, BMI2 and PCLMUL.
 
 Compilers make wider loops of the plain ones then, and `native/headers/bits.h` has one of its own.
 `resilient_pq.format.kernels` takes these before those of `_native` where the processor runs them.
@@ -22,3 +22,4 @@ include "native/arrow/views.pxi"
 include "native/read/byte_array_runs.pxi"
 include "native/arrow/arrow_arrays.pxi"
 include "native/read/chunk_batch.pxi"
+include "native/read/page_bodies.pxi"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_hints import PageHint, PageHints
@@ -42,11 +42,8 @@ class RowGroupBuilder:
             end = max((place.end for place in places), default=start)
             told, follows = group.first_row is not None, group.follows
             before = group.first_row if told or group.adrift or not follows else before
-            known.append(
-                LocatedRowGroup(
-                    ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told, follows=follows
-                )
-            )
+            located = LocatedRowGroup(ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told)
+            known.append(replace(located, follows=follows, may_be_rest=_may_be_rest(groups, ordinal)))
             before = None if before is None or num_rows is None else before + num_rows
             start = end
         return tuple(known)
@@ -110,6 +107,18 @@ class RowGroupBuilder:
             return own
         usual = Counter(self.codecs.values()).most_common(1)
         return self.codecs.get(leaf.ordinal, usual[0][0] if usual else _guess_codec(pages))
+
+
+def _may_be_rest(groups: Sequence[PlacedGroup], ordinal: int) -> bool:
+    """Whether pages behind a hole of unknown length may be of the row group before: no column has too many then."""
+    group, before = groups[ordinal], groups[max(ordinal - 1, 0)]
+    if group.follows or group.first_row is not None:
+        return False
+    last = max((leaf for leaf, spans in enumerate(before.spans) if spans), default=-1)
+    first = min((leaf for leaf, spans in enumerate(group.spans) if spans), default=len(group.spans))
+    if first == last:
+        return not before.spans[last][-1].ends_chunk and not group.spans[first][0].begins_chunk
+    return 0 <= last < first < len(group.spans)
 
 
 def common_codec(pages: Iterable[ProbedPage]) -> CompressionCodec | None:

@@ -266,12 +266,12 @@ def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: in
 
 def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
     """Whether the values of a page are exactly `count` of this type, where that can be seen."""
+    if data.encoding == Encoding.PLAIN:
+        return _are_plain(node, data.values, count)
     if not count:
         return True
     if data.encoding in DICTIONARY_ENCODINGS:
         return _are_indices(data.values, count)
-    if data.encoding == Encoding.PLAIN:
-        return _are_plain(node, data.values, count)
     if data.encoding == Encoding.BYTE_STREAM_SPLIT and len(data.values) not in _sizes(node, count):
         return False
     known = encoding_for(data.encoding, node.physical_type)

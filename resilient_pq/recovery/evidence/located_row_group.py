@@ -60,7 +60,7 @@ class LocatedChunk:
 class LocatedRowGroup:
     """A row group."""
 
-    ordinal: int  # Its number in the damaged file
+    ordinal: int  # Its number in the damaged file; where that is not `placed`, a number that no other has
     num_rows: int | None  # Its rows; None where it is not known to be complete
     rows_before: int | None  # Rows of all row groups before it in the damaged file; None where nobody counted them
     chunks: tuple[LocatedChunk | None, ...]  # One for each leaf of the schema; None where nothing is known of it
@@ -72,6 +72,10 @@ class LocatedRowGroup:
     numbered: bool = False
     # Whether no row group seems to be missing within the one located before it, or between the two
     follows: bool = True
+    # Whether it may be the rest of the row group located before it, so that the rows of both are the same: bytes are
+    # missing between them, and nobody knows how many
+    may_be_rest: bool = False
+    placed: bool = True  # Whether `ordinal` is not a guess, as behind what may be the rest of another one
 
     def overlaps(self, other: LocatedRowGroup | ByteRange) -> bool:
         """Whether they share a byte."""

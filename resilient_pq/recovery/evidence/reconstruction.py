@@ -8,7 +8,6 @@ from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, KeyMissingError, Where
-from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import RecordHeader
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
@@ -16,7 +15,8 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.identify import MAY_BE_PARQUET, Identity
-from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
+from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
+from resilient_pq.recovery.evidence.numbering import join_halves, number_row_groups
 from resilient_pq.recovery.evidence.records.record_scan import file_spans
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import (
@@ -31,8 +31,6 @@ from resilient_pq.recovery.evidence.strategy import Facts, Strategy
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
 
 #: Formats whose bytes may contain pages, whatever their first and last bytes look like.
-#: Bytes between two row groups that are too few for another row group.
-_MOST_ALIGNMENT = 8
 #: Strategies that are not tried again when the file is read from other bytes.
 _ONCE = (Strategy.PLACEMENT, Strategy.IDENTITY, Strategy.CARVING)
 
@@ -154,7 +152,8 @@ class Reconstruction:
     def with_unnumbered(self, found: Iterable[LocatedRowGroup]) -> Reconstruction:
         """The same with more row groups, which are numbered by their offsets."""
         row_groups = sorted((*self.row_groups, *found), key=lambda row_group: row_group.start)
-        return replace(self, row_groups=number_row_groups(row_groups))
+        count = None if self.torn_footer is None else self.torn_footer.num_row_groups
+        return replace(self, row_groups=number_row_groups(join_halves(row_groups, count)))
 
     def through(self, view: ByteRemap, message: str) -> Reconstruction:
         """The same, to be searched again with each byte at the offset at which it was written."""
@@ -164,45 +163,3 @@ class Reconstruction:
     def read_from(self, source: DamagedObject) -> Reconstruction:
         """The same, to be searched again in other bytes."""
         return replace(self, source=source, moved=True, tried=tuple(one for one in self.tried if one in _ONCE))
-
-
-def number_row_groups(row_groups: Sequence[LocatedRowGroup]) -> tuple[LocatedRowGroup, ...]:
-    """Row groups in the order of their offsets, with ordinals that fit those that footers and records state.
-
-    The rows before a carved row group are known where a record states them, or no other row group fits before it.
-    """
-    numbered: list[LocatedRowGroup] = []
-    ordinal, carved, end = 0, None, len(MAGIC)
-    counted: int | None = 0
-    for row_group, most in zip(row_groups, _max_ordinals(row_groups), strict=True):
-        if _is_numbered(row_group):
-            following, before = max(ordinal, row_group.ordinal), row_group.rows_before
-        else:
-            following = ordinal if carved is None else ordinal + max(row_group.ordinal - carved - 1, 0)
-            following, before = following if most is None else max(ordinal, min(following, most)), None
-        carved = row_group.ordinal if row_group.method is Method.CARVED else carved
-        adjoins = row_group.follows and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT
-        if before is None and adjoins:
-            before = counted
-        if before is not None and counted is not None and before < counted:
-            before = counted  # what states it did not count a row group that was found before this one
-        numbered.append(replace(row_group, ordinal=following, rows_before=before))
-        counted = None if before is None or row_group.num_rows is None else before + row_group.num_rows
-        ordinal, end = following + 1, row_group.end
-    return tuple(numbered)
-
-
-def _is_numbered(row_group: LocatedRowGroup) -> bool:
-    return row_group.numbered or row_group.method is not Method.CARVED
-
-
-def _max_ordinals(row_groups: Sequence[LocatedRowGroup]) -> list[int | None]:
-    """The largest ordinal that each row group can have, by those behind it whose ordinals are stated."""
-    found: list[int | None] = []
-    most: int | None = None
-    for row_group in reversed(row_groups):
-        if _is_numbered(row_group):
-            most = row_group.ordinal if most is None else min(most, row_group.ordinal)
-        found.append(most)
-        most = None if most is None else most - 1
-    return found[::-1]

@@ -187,6 +187,11 @@ def find_gaps(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
             reason = "the row group had more rows than were found of it"
             where = Where(row_group=ordinal - 1)
             gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, where))
+        elif known.may_be_rest:
+            reason = "bytes are missing: whether the rows behind them are those before them is not known"
+            where = Where(row_group=ordinal - 1)
+            gaps.append(LostRegion(end, max(known.start, end), None, Damage.MISSING, reason, where))
+            counted = None
         ordinal, end = known.ordinal + 1, known.end
         before = counted if before is None else before
         counted = None if before is None or known.num_rows is None else before + known.num_rows
@@ -201,16 +206,25 @@ def find_losses(
     if end is None:
         return gaps
     found = [*gaps, *find_losses_at_end(end, row_groups, in_flight)]
-    uncounted = [region for region in found if region.num_rows is None]
-    if end.num_rows is None or not uncounted:
+    if end.num_rows is None or _may_repeat(row_groups):
         return found
-    rest = end.num_rows - sum(known.num_rows or 0 for known in row_groups)
-    rest -= sum(region.num_rows or 0 for region in found)
+    return _with_rest(found, end.num_rows - sum(known.num_rows or 0 for known in row_groups))
+
+
+def _with_rest(found: list[LostRegion], num_rows: int) -> list[LostRegion]:
+    """Lost regions, which have so many rows together, with the rows of the only one of which they are not known."""
+    uncounted = [region for region in found if region.num_rows is None]
+    rest = num_rows - sum(region.num_rows or 0 for region in found)
     if rest == 0:
         return [region for region in found if region.num_rows is not None]
     if rest > 0 and len(uncounted) == 1:
         return [replace(region, num_rows=rest) if region is uncounted[0] else region for region in found]
     return found
+
+
+def _may_repeat(row_groups: Sequence[LocatedRowGroup]) -> bool:
+    """Whether two of them may be parts of one, so that their rows are counted twice."""
+    return any(known.may_be_rest for known in row_groups)
 
 
 def find_losses_at_end(

@@ -94,7 +94,9 @@ def _kept(ledger: Ledger, band: Band) -> str:
     numbers = range(band.first, band.last + 1)
     fates = [fate for fate in ledger.rows if fate.row_group in numbers]
     kept = sum(fate.num_rows or 0 for fate in fates if fate.kept)
-    total = None if any(fate.num_rows is None for fate in fates) else sum(fate.num_rows or 0 for fate in fates)
+    is_told = bool(fates) or None not in ledger.row_groups[band.first : band.last + 1]
+    is_told = is_told and all(fate.num_rows is not None for fate in fates)
+    total = None if not is_told else sum(fate.num_rows or 0 for fate in fates)
     words = f"{kept:,}" if kept == total else f"{kept:,} of {'?' if total is None else f'{total:,}'}"
     return f'<td class="kept{"" if kept == total else " short"}">{words}</td>'
 

@@ -164,7 +164,7 @@ def _rows(
             counts += [rows if single is not None else None] * missing
         first_row, goes_on = row_group.located.rows_before, row_group.located.num_rows is None
         rest = gaps.pop(row_group.located.ordinal, None)
-        counts.append(None if rest is not None else row_group.num_rows)
+        counts.append(row_group.num_rows if rest is None and row_group.located.placed else None)
         fates += fates_of_rows(reconstruction.contents.schema, row_group, first_row)
         counted = None if first_row is None else first_row + row_group.num_rows
         if rest is not None:

@@ -133,7 +133,8 @@ class RowsFate:
 
     first_row: int | None  # Number of the first of them in the input; None where rows before them were not counted
     num_rows: int | None  # How many; None where the bytes do not tell
-    row_group: int | None  # Ordinal in the input; None where it is not known
+    # Ordinal in the input; None where it is not known, though pages are told of with a number that tells them apart
+    row_group: int | None
     kept: bool  # Whether they are in the output; in one of them, where each column has its own
     # Paths of the columns that lost their values of these rows: they got nulls there, or, where each column has its own
     # output, are not in that column's
@@ -142,6 +143,8 @@ class RowsFate:
     # Why they are taken for what was written, the least of all columns; None where they were lost
     confidence: Confidence | None = None
     reason: str | None = None  # Why they were lost, or got nulls
+    # Whether they may be those before them: bytes are missing between values of some columns and of others
+    may_repeat: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As in docs/json.md."""
@@ -200,6 +203,8 @@ class Ledger:
     @property
     def rows_lost(self) -> int | None:
         """Rows that are not in the output; None where there may be more than those that were counted."""
+        if any(fate.kept and fate.may_repeat for fate in self.rows):
+            return None
         if self.num_rows is not None and self.num_rows >= self.rows_kept:
             return self.num_rows - self.rows_kept
         return None if self.uncounted else sum(fate.num_rows or 0 for fate in self.rows if not fate.kept)

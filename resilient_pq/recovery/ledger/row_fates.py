@@ -131,12 +131,13 @@ def fates_of_rows(schema: Schema, outcome: RowGroupOutcome, first_row: int | Non
         yield RowsFate(
             first_row=None if first_row is None else first_row + start,
             num_rows=end - start,
-            row_group=outcome.number,
+            row_group=outcome.number if outcome.located.placed else None,
             kept=bool(keep[run]),
             nulled=without,
             method=str(outcome.located.method),
             confidence=_CONFIDENCE[rank[run]] if keep[run] else None,
             reason=why if why is not None or (keep[run] and not without) else NOT_FOUND,
+            may_repeat=outcome.located.may_be_rest,
         )
 
 

@@ -186,7 +186,7 @@ class ChunkBatch:
         self._count = len(parts)
 
     def bodies(self) -> list[PageBody]:
-        """What is to be done before the values are decoded."""
+        """What is to be done before the values are decoded, and was not done by this; it may be called once."""
         return []
 
     def decline(self, chunk: int) -> None:

@@ -333,12 +333,12 @@ def _ends_file(metadata: FileMetaData, footer: RecordedFooter, result: Survey) -
         keys.get(FILE_ID_KEY) == result.file_id.hex()
         and keys.get(STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
         and len(metadata.row_groups) == len(known)
-        and all(map(_names_same, metadata.row_groups, known))
+        and all(map(names_same, metadata.row_groups, known))
         and metadata.num_rows == sum(row_group.num_rows for row_group in known)
     )
 
 
-def _names_same(one: RowGroup, other: RowGroup) -> bool:
+def names_same(one: RowGroup, other: RowGroup) -> bool:
     """Whether a footer, damaged in a place perhaps, names the chunks of a record, and not those of another version."""
     if len(one.columns) != len(other.columns) or data_start(one) != data_start(other):
         return False

@@ -28,6 +28,7 @@ cdef enum:
 
 cdef struct BatchChunk:
     bint declined
+    bint opened  # its pages were compared and decompressed here
     bint has_dictionary
     int64_t* pages  # rows of `PAGE_FIELDS`
     Py_ssize_t num_pages
@@ -179,8 +180,17 @@ cdef class ChunkBatch:
         """See `reference.ChunkBatch`."""
         cdef list found = []
         cdef Py_ssize_t i
+        cdef BatchChunk* of_it
+        with nogil:
+            for i in range(self.count):
+                of_it = &self.chunks[i]
+                of_it.opened = not of_it.declined and opens_here(self.numbers(i), of_it)
+                if of_it.opened:
+                    of_it.declined = not open_pages(
+                        self.numbers(i), of_it, self.parts.starts[i], self.arena_memory.at, self.scratch_memory.at
+                    )
         for i in range(self.count):
-            if not self.chunks[i].declined:
+            if not self.chunks[i].declined and not self.chunks[i].opened:
                 self.add_bodies(i, found)
         return found
 
