@@ -85,10 +85,6 @@ def _snappy_compress(data: Any, _: int) -> Any:
     return memory_pool.front(out, snappy_into(data, out))
 
 
-def _zstd_compress(data: Any, level: int) -> Any:
-    return zstd().compress(data, level)
-
-
 def _zstd_decompress_into(data: Any, out: Buffer) -> int:
     known = zstd()
     try:
@@ -110,7 +106,7 @@ CODECS: dict[int, Codec] = {
         cramjam.brotli.decompress_into, lambda data, level: cramjam.brotli.compress(data, level=level), (0, 11), 4
     ),
     CompressionCodec.LZ4: Codec(lz4_decompress_into, most=255),
-    CompressionCodec.ZSTD: Codec(_zstd_decompress_into, _zstd_compress, (1, 22), 3),
+    CompressionCodec.ZSTD: Codec(_zstd_decompress_into, lambda data, level: zstd().compress(data, level), (1, 22), 3),
     CompressionCodec.LZ4_RAW: Codec(lz4_block_decompress_into, _lz4_compress, most=255),
 }
 

@@ -58,13 +58,10 @@ def bounds_order_of(metadata: FileMetaData, leaf: Leaf) -> BoundsOrder:
         return BoundsOrder.TYPE_ORDER
     if order.IEEE_754_TOTAL_ORDER is not None and own in _FLOATING:
         return BoundsOrder.IEEE_754_TOTAL_ORDER
-    if order.INT96_TIMESTAMP_ORDER is not None and _is_timestamp96(leaf.node):
+    is_int96 = leaf.node.physical_type is Type.INT96 and leaf.node.logical != logical.UNKNOWN
+    if order.INT96_TIMESTAMP_ORDER is not None and is_int96:
         return BoundsOrder.INT96_TIMESTAMP_ORDER
     return BoundsOrder.UNKNOWN
-
-
-def _is_timestamp96(node: Primitive) -> bool:
-    return node.physical_type is Type.INT96 and node.logical != logical.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,16 +297,8 @@ def _check_lengths(leaf: Leaf, index: ColumnIndex, count: int) -> None:
         ("max_values", index.max_values, count),
         ("null_counts", index.null_counts, count),
         ("nan_counts", index.nan_counts, count),
-        (
-            "repetition_level_histograms",
-            index.repetition_level_histograms,
-            count * (leaf.max_repetition_level + 1),
-        ),
-        (
-            "definition_level_histograms",
-            index.definition_level_histograms,
-            count * (leaf.max_definition_level + 1),
-        ),
+        ("repetition_level_histograms", index.repetition_level_histograms, count * (leaf.max_repetition_level + 1)),
+        ("definition_level_histograms", index.definition_level_histograms, count * (leaf.max_definition_level + 1)),
     ):
         # Some writers give empty lists for what they leave out.
         if found is not None and len(found) != expected and (found or name in ("min_values", "max_values")):

@@ -87,7 +87,7 @@ class PlainAccess:
         region = client.get("region_name") or variables.get("AWS_DEFAULT_REGION") or _configured_region(variables)
         if found is None or endpoint is None or not _is_region(region, of_aws=not endpoint):
             return None
-        if _is_of_other_certificates(endpoint, variables):
+        if not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES):
             return None
         style = (config.get("s3") or {}).get("addressing_style")
         seconds = float(config.get("connect_timeout", connect_seconds))
@@ -189,11 +189,6 @@ def _endpoint(options: Mapping[str, Any], client: Mapping[str, Any], variables: 
         return None
     port = url.split("/")[2].partition(":")[2]
     return None if port and int(port) > 65535 else url.rstrip("/")
-
-
-def _is_of_other_certificates(endpoint: str, variables: Mapping[str, str]) -> bool:
-    """Whether connections are encrypted, and the environment says whom to trust."""
-    return not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES)
 
 
 def _configured_region(variables: Mapping[str, str]) -> str | None:

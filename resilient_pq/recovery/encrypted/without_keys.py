@@ -156,7 +156,8 @@ async def check_ciphertext(source: DamagedObject, progress: Progress | None) -> 
         return await _check_clear_columns(source, contents, progress)
     outcome, findings = Outcome.CIPHERTEXT_WHOLE, _findings(found)
     if findings:
-        outcome = Outcome.DAMAGED if _may_have_rows(found) else Outcome.NOTHING
+        has_rows = bool(found.row_groups) or any(header.kind != RecordKind.ANCHOR for header in found.footers)
+        outcome = Outcome.DAMAGED if has_rows else Outcome.NOTHING
     elif not found.is_finished:
         outcome = Outcome.INCOMPLETE
         message = "its writer did not finish it: it ends in a checkpoint"
@@ -197,11 +198,6 @@ def _findings(found: Ciphertext) -> list[Finding]:
         message = "the object ends behind a record that is no footer: its end is missing"
         findings.append(Finding(Damage.TORN, message, Where(offset=found.size), found.end, found.size))
     return findings
-
-
-def _may_have_rows(found: Ciphertext) -> bool:
-    """Whether something is left that may have rows: a row group, or a footer behind the anchor."""
-    return bool(found.row_groups) or any(header.kind != RecordKind.ANCHOR for header in found.footers)
 
 
 async def _check_clear_columns(source: DamagedObject, contents: Contents | None, progress: Progress | None) -> Report:

@@ -22,7 +22,7 @@ from resilient_pq.recovery.verification.verification import Verification
 
 #: From the most to the least.
 _CONFIDENCE: Final = (
-    Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNPLACED, Confidence.UNREAD,
+    Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNPLACED, Confidence.UNREAD
 )  # fmt: skip
 _RANK: Final = {confidence: rank for rank, confidence in enumerate(_CONFIDENCE)}
 NOTHING_FOUND: Final = "nothing of the column was found"
