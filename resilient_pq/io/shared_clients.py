@@ -1,8 +1,7 @@
-"""Clients of remote stores, shared by all stores that are made of the same options in one event loop.
+"""Clients of remote stores, shared by all stores that are made of the same options in one event loop."""
 
-A client has connections and credentials, which take tens of milliseconds to make: so it stays when the last store that
-uses it is closed, and is closed when its event loop ends. Of those that no store uses, a loop keeps a few.
-"""
+# A client has connections and credentials, which take tens of milliseconds to make: so it stays when the last store
+# that uses it is closed, and is closed when its event loop ends. Of those that no store uses, a loop keeps a few.
 
 from __future__ import annotations
 

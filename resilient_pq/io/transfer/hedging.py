@@ -1,9 +1,4 @@
-"""A second request beside one that has no first byte for longer than is usual: whichever answers first is taken.
-
-A few requests of many stall where another one for the same bytes would be answered at once, and a read is as slow as
-the slowest of its requests. `FirstByteTimes` is pure and says how long is usual; `Hedging` is the small shell that
-waits and sends.
-"""
+"""A second request beside one that has no first byte for longer than is usual: whichever answers first is taken."""
 
 from __future__ import annotations
 

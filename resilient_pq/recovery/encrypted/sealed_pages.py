@@ -1,7 +1,4 @@
-"""The pages of a damaged encrypted chunk: where they lie, what copies there are, and which belong elsewhere. Pure.
-
-A module says how long it is, and its tag proves where it belongs: its row group, column and page are in its AAD.
-"""
+"""The pages of a damaged encrypted chunk: where they lie, what copies there are, and which belong elsewhere. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Resumes an upload that its writer left open: completes it, copies it, continues the copy. An async shell.
-
-The parts of an upload cannot be read. So it is completed as far as its newest checkpoint, which ends the first writer's
-upload for good, and a new upload begins with its bytes, copied by the store itself.
-"""
+"""Resumes an upload, whose parts cannot be read: completes it, copies it, continues the copy. An async shell."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A file that is laid out for an output, and read again with the reader's own code before anybody sees it. A shell.
-
-A sink gives nothing back before it is complete. So what is pushed is read on the way: each column chunk with what the
-footer will say of it, and the footer itself when it is there. What does not hold is never published.
-"""
+"""A file that is laid out for an output, and read again on the way; what does not hold is never published. A shell."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A footer for the bytes of an upload that has none, from metadata that the caller supplies. Pure.
-
-A stranger's writer that keeps its metadata elsewhere, or writes the same file once more, can tell what lies in the
-parts of an upload. A footer with the row groups that lie there, sent as one more part, makes a Parquet file of them,
-and no byte of the data is moved.
-"""
+"""A footer for the bytes of an upload that has none, from metadata that the caller supplies. Pure."""
 
 from __future__ import annotations
 

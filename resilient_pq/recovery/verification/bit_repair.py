@@ -1,12 +1,9 @@
-"""The one bit that was flipped, named by a CRC32 that does not hold. Pure.
+"""The one bit that was flipped, named by a CRC32 that does not hold. Pure."""
 
-A CRC32 is the remainder of a polynomial over GF(2). What a flipped bit changes in it does not depend on the other
-bits: it is x^k modulo the polynomial, k being the number of bits behind the flipped one, those of the CRC32 itself
-included. So the difference of the sum stored and the sum computed has to be a power of x, and its exponent says where
-the bit is. The polynomial is primitive: the powers of x are all remainders but zero, 2^32 - 1 of them, and each
-difference is one of these. What makes a flip believable is that the exponent lies within the bytes at hand, which of
-all remainders only a few do.
-"""
+# A CRC32 is the remainder of a polynomial over GF(2). A flipped bit adds x^k to it modulo the polynomial, k being the
+# number of bits behind it, those of the CRC32 included, whatever the other bits are. The polynomial is primitive: each
+# of the 2^32 - 1 remainders but zero is one power of x. What makes a flip believable is that the exponent lies within
+# the bytes at hand.
 
 from __future__ import annotations
 

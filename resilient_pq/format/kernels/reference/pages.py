@@ -1,7 +1,4 @@
-"""Runs of data pages: their levels, and values that become numbers or rows of bytes.
-
-A run is data pages of a chunk one behind the other, decompressed, whose values have one encoding.
-"""
+"""Runs of data pages of one encoding, decompressed: their levels, and values that become numbers or rows of bytes."""
 
 from __future__ import annotations
 
