@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.dataset.files_together import rows_together
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import FetchOptions
 from resilient_pq.io.cancellation import in_one_hop
@@ -45,6 +47,10 @@ class FileQuery:
     async def rows(self) -> list[RowGroupArrays]:
         """The rows that are asked for, with the columns of its folders."""
         _, groups = await self.file.rows_of(self.query)
+        return self.joined(groups)
+
+    def joined(self, groups: list[RowGroupArrays]) -> list[RowGroupArrays]:
+        """Row groups with the columns of its folders."""
         return groups if self.join is None else list(map(self.join, groups))
 
 
@@ -52,28 +58,43 @@ async def rows_of_files(asked: Iterable[FileQuery], how: ReadSettings) -> Arrivi
     """The rows of each row group of files, in their order, read ahead."""
     raises = how.on_damage is OnDamage.RAISE
     for is_small, run in groupby(asked, lambda one: raises and one.is_small):
-        rows_of_run = _many_to_a_hop if is_small else partial(_read_ahead, how.options.fetch)
+        rows_of_run = partial(_many_to_a_hop, how.verify) if is_small else partial(_read_ahead, how.options.fetch)
         async with aclosing(rows_of_run(run)) as arriving:
             async for rows in arriving:
                 yield rows
 
 
-async def _many_to_a_hop(asked: Iterator[FileQuery]) -> Arriving:
+def _size(one: FileQuery) -> int:
+    """Bytes of a file and of its rows in memory, about."""
+    return one.file.info.size + _VALUE * one.file.num_rows * len(one.file.schema.columns)
+
+
+async def _many_to_a_hop(verify: bool, asked: Iterator[FileQuery]) -> Arriving:
     """The rows of small files, of so many at one time that a hop to a thread is worth it."""
 
+    waiting: deque[FileQuery] = deque()
+
+    def take() -> bool:
+        """Have files wait, as many as a hop is worth; False where there are no more."""
+        num_bytes = sum(map(_size, waiting))
+        while num_bytes < ONE_HOP_BYTES:
+            one = next(asked, None)
+            if one is None:
+                return False
+            waiting.append(one)
+            num_bytes += _size(one)
+        return True
+
     async def read_some() -> tuple[list[RowGroupArrays], FileQuery | None, bool]:
-        found: list[RowGroupArrays] = []
-        num_bytes = 0
-        for one in asked:
+        more, found = take(), []
+        together = rows_together([(one.file, one.query) for one in waiting], verify=verify)
+        for rows in together:
+            one = waiting.popleft()
             try:
-                groups = await one.rows()
+                found += await one.rows() if rows is None else one.joined(rows)
             except ResilientPQError:  # the rows before it are given all the same, also those of its own file
                 return found, one, False
-            found += groups
-            num_bytes += one.file.info.size + sum([_VALUE * rows.num_rows * len(rows.arrays) for rows in groups])
-            if num_bytes >= ONE_HOP_BYTES:
-                return found, None, False
-        return found, None, True
+        return found, None, not more
 
     async def hop() -> tuple[list[RowGroupArrays], FileQuery | None, bool]:
         return await in_one_hop(read_some())

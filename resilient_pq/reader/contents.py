@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import footer, kernels
-from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData, RowGroup
+from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from resilient_pq.format.footer import Footer, key_values
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
@@ -110,10 +110,11 @@ class Contents:
             return False
         if self.footer.start < len(footer.MAGIC) + HEADER_SIZE:
             return self.footer.trailing > 0 and footer.FORMAT_KEY in self.key_value
+        row_groups = self.metadata.row_groups
         return (self.metadata.created_by or "").startswith(MAKER) or any(
             chunk.meta_data is not None and footer.CRC_KEY in key_values(chunk.meta_data.key_value_metadata)
-            for row_group in self.metadata.row_groups
-            if _may_have_sums(row_group)
+            for row_group in (row_groups if _may_have_sums(row_groups) else ())
+            if _may_have_sums(row_group.columns)
             for chunk in row_group.columns
         )
 
@@ -148,16 +149,16 @@ class Contents:
         """The contents of a footer; a FormatError where it contradicts itself."""
         schema = Schema.from_elements(found.metadata.schema).without_empty_groups()
         total, miscounted = 0, None
-        for ordinal, row_group in enumerate(found.metadata.row_groups):
-            num_chunks, where = len(row_group.columns), Where(row_group=ordinal)
-            if row_group.num_rows < 0:
-                raise FormatError(f"the row group says it has {row_group.num_rows} rows", where=where)
+        for ordinal, (num_rows, num_chunks) in enumerate(row_group_sizes(found.metadata)):
+            where = Where(row_group=ordinal)
+            if num_rows < 0:
+                raise FormatError(f"the row group says it has {num_rows} rows", where=where)
             if num_chunks != schema.num_leaves:
                 raise FormatError(
                     f"the row group has {num_chunks} column chunks, the schema {schema.num_leaves} columns",
                     where=where,
                 )
-            total += row_group.num_rows
+            total += num_rows
         if total != found.metadata.num_rows:
             if found.record is not None:
                 raise FormatError(f"the footer says {found.metadata.num_rows:,} rows, its row groups {total:,}")
@@ -175,10 +176,20 @@ class Contents:
         return cls(found, schema, key_value, state, known, sizes, records_begin=int(begins))
 
 
-def _may_have_sums(row_group: RowGroup) -> bool:
-    """Whether a chunk may have our key: chunks that were not parsed yet are searched as bytes."""
-    columns = row_group.columns
-    spans = columns.spans if isinstance(columns, kernels.KeptStructs) else None
+def row_group_sizes(metadata: FileMetaData) -> Sequence[tuple[int, int]]:
+    """Rows and column chunks of each row group; row groups that were not parsed yet stay so."""
+    row_groups = metadata.row_groups
+    spans = row_groups.spans if isinstance(row_groups, kernels.KeptStructs) else None
+    inner = row_groups.inner if isinstance(row_groups, kernels.KeptStructs) else None
+    if kernels.row_group_sizes is None or spans is None or inner is None:
+        return [(row_group.num_rows, len(row_group.columns)) for row_group in row_groups]
+    sizes: list[tuple[int, int]] = kernels.row_group_sizes(*spans, *inner).tolist()
+    return sizes
+
+
+def _may_have_sums(structs: Sequence[RowGroup] | Sequence[ColumnChunk]) -> bool:
+    """Whether a chunk may have our key: what was not parsed yet is searched as bytes."""
+    spans = structs.spans if isinstance(structs, kernels.KeptStructs) else None
     if spans is None:
         return True
     data, starts = spans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -25,7 +25,7 @@ from resilient_pq.format.kernels.page_columns import ChunkNumber
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema_tree import Leaf, Schema, Selection
-from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
+from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range, row_group_sizes
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.filter.filters import Filter, Term, filter_of
 
@@ -70,19 +70,14 @@ class PlannedChunks(Sequence[tuple[ChunkRead, ...]]):
     __slots__ = ("_contents", "_made", "_ordinal", "_selected", "numbers")
 
     def __init__(
-        self, contents: Contents, ordinal: int, selected: Sequence[Selection], wanted: NDArray[np.int64]
+        self, contents: Contents, ordinal: int, selected: Sequence[Selection], numbers: NDArray[np.int64] | None
     ) -> None:
-        """Look at no chunk but for its numbers; `wanted` are the ordinals of the leaves."""
+        """Look at no chunk."""
         self._contents = contents
         self._ordinal = ordinal
         self._selected = selected
         self._made: dict[int, tuple[ChunkRead, ...]] = {}
-        columns = contents.metadata.row_groups[ordinal].columns
-        spans = columns.spans if isinstance(columns, kernels.KeptStructs) else None
-        uncounted = Quirks.of(contents.metadata.created_by).uncounted_bytes
-        self.numbers: NDArray[np.int64] | None = None
-        if spans is not None and not uncounted:
-            self.numbers = kernels.chunk_numbers(*spans, wanted, contents.data_end)
+        self.numbers = numbers
 
     @property
     def all_usual(self) -> NDArray[np.int64] | None:
@@ -287,16 +282,39 @@ def plan_read(
         known = {ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)}
         rows = contents.metadata.row_groups
         left_out = [RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]]
-        wanted = [ordinal for ordinal in wanted if known[ordinal]]
+        wanted = list(filter(known.__getitem__, wanted))
     num_shown = len(selected)
     if chosen is not None:
         selected += _hidden(contents.schema, selected, chosen)
     leaves = np.array([leaf.ordinal for column in selected for leaf in column.leaves], np.int64)
+    numbers, sizes = numbers_of_chunks(contents, wanted, leaves), row_group_sizes(contents.metadata)
     groups = []
-    for ordinal in wanted:
-        chunks = PlannedChunks(contents, ordinal, selected, leaves)
-        groups.append(RowGroupRead(ordinal, contents.metadata.row_groups[ordinal].num_rows, chunks))
+    for ordinal, of_it in zip(wanted, numbers, strict=True):
+        groups.append(RowGroupRead(ordinal, sizes[ordinal][0], PlannedChunks(contents, ordinal, selected, of_it)))
     return ReadPlan(selected, num_shown, tuple(groups), chosen, tuple(left_out))
+
+
+def numbers_of_chunks(
+    contents: Contents, wanted: Sequence[int], leaves: NDArray[np.int64]
+) -> Iterable[NDArray[np.int64] | None]:
+    """The numbers of some chunks of each row group, as `PlannedChunks` has them."""
+    row_groups = contents.metadata.row_groups
+    if not isinstance(row_groups, kernels.KeptStructs) or Quirks.of(contents.metadata.created_by).uncounted_bytes:
+        return [None] * len(wanted)
+    spans, inner = row_groups.spans, row_groups.inner
+    if spans is None or inner is None:  # somebody looked at a row group, and may have changed it
+        found: list[NDArray[np.int64] | None] = []
+        for ordinal in wanted:
+            columns = row_groups[ordinal].columns
+            place = columns.spans if isinstance(columns, kernels.KeptStructs) else None
+            found.append(None if place is None else kernels.chunk_numbers(*place, leaves, contents.data_end))
+        return found
+    # All row groups have all leaves, as `Contents` sees to.
+    if len(wanted) == 1:
+        return [kernels.chunk_numbers(spans[0], inner.starts, leaves + inner.first[wanted[0]], contents.data_end)]
+    chunks = np.frombuffer(inner.first, np.int64)[list(wanted)][:, None] + leaves
+    numbers = kernels.chunk_numbers(spans[0], inner.starts, chunks.reshape(-1), contents.data_end)
+    return numbers.reshape(*chunks.shape, ChunkNumber.COUNT)
 
 
 def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> Sequence[int]:

@@ -169,16 +169,16 @@ async def test_a_file_that_cannot_be_opened_is_named(folder: Path, one_by_one: C
 
 async def test_a_cancelled_read_ends_with_its_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, gate, threads = threading.Event(), threading.Event(), set()
-    planned = row_groups.RowGroupReader._flat_chunks
+    read_together = rows_of_files.rows_together
 
-    def slow(*args: Any) -> Any:
+    def slow(*args: Any, **options: Any) -> Any:
         begun.set()
         threads.add(threading.get_ident())
         gate.wait(60)
-        return planned(*args)
+        return read_together(*args, **options)
 
     async with rpq.open_many([folder / f"{number:02}.parquet" for number in (0, 2, 4)]) as dataset:
-        monkeypatch.setattr(row_groups.RowGroupReader, "_flat_chunks", slow)
+        monkeypatch.setattr(rows_of_files, "rows_together", slow)
         reading = asyncio.create_task(dataset.read(["id"]))
         assert await asyncio.to_thread(begun.wait, 60)
         reading.cancel()
@@ -217,3 +217,53 @@ def test_several_threads_read_one_blocking_file(folder: Path) -> None:
             thread.join()
         expected = _table(0).select(["id", "text"])
         assert len(found) == 80 and all(table.equals(expected) for table in found)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+async def test_alike_files_are_read_by_one_call(
+    tmp_path: Path, verify: bool, monkeypatch: pytest.MonkeyPatch, one_by_one: Callable[[], None]
+) -> None:
+    """Flat files of one schema are; one among them that is damaged, or has more rows than others, changes nothing."""
+    for number in range(8):
+        table = _table(number).drop_columns("lists")
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=20, write_page_checksum=True)
+    calls: list[list[bool]] = []
+    together = rows_of_files.rows_together
+
+    def counted(*args: Any, **options: Any) -> Any:
+        found = together(*args, **options)
+        calls.append([rows is not None for rows in found])
+        return found
+
+    monkeypatch.setattr(rows_of_files, "rows_together", counted)
+    with sync.open_many(tmp_path, verify=verify) as dataset:
+        whole = pa.table(dataset.read(["text", "id"]))
+    assert calls == [[True] * 8]
+    assert whole.equals(pq.read_table(tmp_path, columns=["text", "id"]))
+    assert whole.column("id").num_chunks == 8 * 3
+
+    damaged = tmp_path / "4.parquet"
+    data = bytearray(damaged.read_bytes())
+    chunk = pq.ParquetFile(damaged).metadata.row_group(1).column(0)
+    data[chunk.dictionary_page_offset + chunk.total_compressed_size // 2] ^= 0x10
+    damaged.write_bytes(data)
+
+    def outcome() -> Any:
+        with sync.open_many(tmp_path, verify=verify) as dataset:
+            got = []
+            try:
+                for batch in dataset.batches(1000, ["text", "id"]):
+                    got.append(pa.table(batch))
+            except rpq.FormatError as error:
+                return pa.concat_tables(got), type(error), error.where
+            return pa.concat_tables(got)
+
+    found = outcome()
+    if verify:
+        assert calls[1][:5] == [True] * 4 + [False]
+        assert isinstance(found, tuple)
+        assert found[0].num_rows == 4 * ROWS + 20
+    one_by_one()
+    monkeypatch.setattr(rows_of_files, "rows_together", lambda asked, verify: [None] * len(asked))
+    apart = outcome()
+    assert found == apart

@@ -309,18 +309,6 @@ def test_rows_of_row_groups_that_are_expected_settle_what_is_not_clear(carving: 
         assert (rebuilt.findings, {group.num_rows for group in rebuilt.row_groups}) == ((), {rows})
 
 
-@pytest.mark.parametrize("pages", [9, 12, 24])
-def test_of_many_ways_the_one_with_the_most_even_pages_is_taken(pages: int, carving: Any) -> None:
-    """Texts of other lengths in each of two columns: their pages could be row groups of any number of pages."""
-    rows, out = 10 * pages, io.BytesIO()
-    schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in "ab"])
-    table = pa.table([[f"{i:04}" for i in range(rows)], [f"{i:040}" for i in range(rows)]], schema)
-    pq.write_table(table, out, use_dictionary=False, data_page_size=16, write_batch_size=10)
-    metadata, end = carving.footer_of(out.getvalue())
-    rebuilt = carving.carve(out.getvalue()[:end], Schema.from_elements(metadata.schema))
-    assert (rebuilt.findings, [group.num_rows for group in rebuilt.row_groups]) == ((), [rows])
-
-
 NUMBER, TEXT = (ColumnKind(kind, None, 0, 0) for kind in (Type.INT32, Type.BYTE_ARRAY))
 
 

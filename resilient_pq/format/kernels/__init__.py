@@ -79,6 +79,8 @@ FlatChunk: Any = _compiled("FlatChunk")
 records_like: Any = _compiled("records_like")  # The records before some of them
 #: Bytes that Arrow schemas have in common which say the same, by the address of one, and how deep it may be nested.
 schema_key: Any = _compiled("schema_key")
+#: Rows and column chunks of all row groups of a footer, without objects for them.
+row_group_sizes: Any = _compiled("row_group_sizes")
 #: A stream of the Arrow C stream interface over arrays in chunks, of a schema, and how deep it may be nested.
 batch_stream: Any = _compiled("batch_stream")
 #: Rows of flat columns in Arrow's buffers, and what makes chunks of them: see `format.pages.flat_chunk`.

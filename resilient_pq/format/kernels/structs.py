@@ -43,9 +43,13 @@ class Reader(Protocol):
 
 
 class KeptStructs(MutableSequence[T]):
-    """A list of structs that are read from bytes that were checked, each when it is first asked for, and then kept."""
+    """A list of structs that are read from bytes that were checked, each when it is first asked for, and then kept.
 
-    __slots__ = ("_data", "_inner", "_made", "_plain", "_reader", "_starts")
+    Attributes:
+        inner: Where the kept lists in the structs lie, as they were read; None where there are none.
+    """
+
+    __slots__ = ("_data", "_made", "_plain", "_reader", "_starts", "inner")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, reader: Reader, data: Any, starts: memoryview, inner: InnerLists | None = None) -> None:
@@ -53,7 +57,7 @@ class KeptStructs(MutableSequence[T]):
         self._reader = reader
         self._data = data
         self._starts = starts
-        self._inner = inner
+        self.inner = inner
         self._made: dict[int, T] = {}
         self._plain: list[T] | None = None
 
@@ -79,7 +83,7 @@ class KeptStructs(MutableSequence[T]):
         return self._made.setdefault(index, self._read(index)) if made is None else made
 
     def _read(self, index: int) -> T:
-        at, of_it, inner = -1, None, self._inner
+        at, of_it, inner = -1, None, self.inner
         if inner is not None:
             at = inner.at[index]
             of_it = inner.starts[inner.first[index] : inner.first[index + 1]] if at >= 0 else None

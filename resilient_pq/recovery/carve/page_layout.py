@@ -7,11 +7,11 @@ a dictionary page within a chunk, a page of another type, numbers of rows that d
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from resilient_pq.format.resilience_records import ChunkPlace
 from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage
@@ -45,12 +45,6 @@ class LaidGroup:
     def counted(self) -> bool:
         """Whether a whole chunk gives the number of rows; otherwise `num_rows` are those seen of the first chunk."""
         return any(span.whole for span in self.spans)
-
-
-#: Of two ways one is taken for how even a column's pages are, where those of the other are so many times less even.
-_CLEARLY = 2.0
-#: Ways compared for that.
-_MOST_COMPARED = 16
 
 
 class _Column:
@@ -161,8 +155,9 @@ class PageLayout:
     def group(self, start: int, end: int, leaf: int, expected: Set[int] | None = None) -> LaidGroup | None:
         """The chunks of a row group from one column on, beginning with a page; None where there is no way.
 
-        Of several ways, one is taken with an expected number of rows that lays out a whole row group and allows another
-        behind it; else the one in which the pages of each column are clearly the most alike.
+        Where pages can be laid out in several ways, only an expected number of rows decides: the one that lays out a
+        whole row group and allows another behind it. That the pages of each column are alike does not, as the values of
+        columns may grow together.
         """
         expected = self.expected_rows if expected is None else expected
         counts = self.row_counts(start, end, leaf, expected)
@@ -174,24 +169,52 @@ class PageLayout:
                 return way
         ways = self._lay_all(start, end, leaf, counts, expected)
         whole = [way for way in ways if way.whole]
-        compared = [*whole[: _MOST_COMPARED // 2], *whole[_MOST_COMPARED // 2 :][-_MOST_COMPARED // 2 :]]
-        good = [way for way in compared if self._may_go_on(way.end, end)]
-        if not good and any(way.end == end for way in usual):
+        good = list(islice((way for way in whole if self._may_go_on(way.end, end)), 2))  # two are as bad as many
+        if not good and any(way.end == end and self._is_told(way, expected) for way in usual):
             return self._longest(usual, expected)
-        possible = good or compared
-        if len(possible) > 1:
-            return self._most_even(possible, start, end, goes_on=bool(good))
-        return possible[0] if possible else self._longest(ways, expected)
+        return self._only(good or whole, ways, start, end) if whole else self._longest(ways, expected)
+
+    def _only(self, possible: Sequence[LaidGroup], ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup | None:
+        """The only way to lay out a whole row group; None where there are more, or it may be one that was cut."""
+        cut = [way for way in ways if not way.whole and way.end == end]
+        if len(possible) + len(cut) == 1:
+            return possible[0]
+        goes_on = cut or self._may_go_on(possible[0].end, end)
+        self.unclear[start, ways[0].spans[0].leaf] = end if goes_on else max(way.end for way in possible)
+        return None
 
     def _longest(self, ways: Sequence[LaidGroup], expected: Set[int]) -> LaidGroup | None:
         """The way to lay out a row group that was cut, as far as all ways of that length agree."""
         if not ways:
             return None
-        best = max(ways, key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)))
+        best = max(ways, key=lambda way: (self._is_told(way, expected), way.end, len(way.spans)))
         # The last pages may be more of one chunk, or begin the next.
-        is_expected = best.counted and best.num_rows in expected
-        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not is_expected)]
-        return self._in_common(rivals) if len(rivals) > 1 else best
+        is_told = self._is_told(best, expected)
+        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not is_told)]
+        return self._without_next(self._in_common(rivals) if len(rivals) > 1 else best)
+
+    def _is_told(self, way: LaidGroup, expected: Set[int]) -> bool:
+        """Whether a chunk has as many rows as expected, and another begins behind it, or there is one column only.
+
+        Behind the last page nothing tells, as the last row group may have fewer rows than others.
+        """
+        if way.end == len(self.pages) or not way.counted or way.num_rows not in expected:
+            return False
+        return len(way.spans) > 1 or len(self.columns) == 1
+
+    def _without_next(self, way: LaidGroup) -> LaidGroup:
+        """The same, but of a lone chunk only those pages that cannot be of the next column.
+
+        Bytes that are missing between its pages without a trace would explain as well why no whole row group fits.
+        """
+        span, count = way.spans[0], len(self.columns)
+        if len(way.spans) > 1 or count == 1 or self.columns[span.leaf] != self.columns[(span.leaf + 1) % count]:
+            return way
+        column = self._columns[self.columns[span.leaf]]
+        first = span.start + self.pages[span.start].is_dictionary
+        end = next((i for i in range(first + 1, span.end) if not self.pages[i].needs_dictionary), span.end)
+        cut = Span(span.leaf, span.start, end, column.rows(span.start, end), whole=False)
+        return way if end == span.end else LaidGroup(cut.rows, (cut,), end, whole=False)
 
     def _in_common(self, ways: Sequence[LaidGroup]) -> LaidGroup:
         """The spans in which ways to lay out the same pages agree."""
@@ -221,7 +244,7 @@ class PageLayout:
         if at >= end:
             return True
         counts = self.row_counts(at, end, 0, self.expected_rows)
-        return any(self._lay(at, end, 0, rows) is not None for rows in counts)
+        return any(self._lay(at, end, 0, rows) is not None for rows in reversed(counts))
 
     def row_counts(self, start: int, end: int, leaf: int, expected: Set[int] = frozenset()) -> list[int]:
         """The numbers of rows that a chunk beginning with a page may have."""
@@ -238,43 +261,6 @@ class PageLayout:
         if limit == end:  # it may be cut short, in a row group of as many rows as others have
             counts += [rows for rows in sorted(expected) if rows > counts[-1]]
         return counts
-
-    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int, *, goes_on: bool) -> LaidGroup | None:
-        """The way in which the pages of each column are most alike; None where that is not clear."""
-        common = min(self._reach(way, start, end) for way in ways)
-        rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
-        if rated[0][0] * _CLEARLY < rated[1][0]:
-            return rated[0][1]
-        self.unclear[start, ways[0].spans[0].leaf] = end if goes_on else max(way.end for way in ways)
-        return None
-
-    def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:
-        """Row groups of equally many rows, one after the other."""
-        found = [way]
-        while found[-1].end < end and (following := self._lay(found[-1].end, end, 0, way.num_rows)) is not None:
-            found.append(following)
-            if not following.whole:
-                break
-        return found
-
-    def _reach(self, way: LaidGroup, start: int, end: int) -> int:
-        return self._repeated(way, start, end)[-1].end
-
-    def _unevenness(self, way: LaidGroup, start: int, end: int) -> float:
-        """How much the bytes per value of the pages of a column vary, for all columns together."""
-        logarithms: dict[int, list[float]] = {}
-        for group in self._repeated(way, start, end):
-            for span in group.spans:
-                for page in self.pages[span.start : min(span.end, end)]:
-                    if not page.is_dictionary:
-                        size = (page.page.header.compressed_page_size + 1) / (page.num_values + 1)
-                        logarithms.setdefault(span.leaf, []).append(math.log(size))
-        total = 0.0
-        for values in logarithms.values():
-            mean = sum(values) / len(values)
-            total += sum((value - mean) ** 2 for value in values)
-        self.steps.take(end - start)
-        return total + 1e-9
 
     def _lay(self, start: int, end: int, leaf: int, num_rows: int) -> LaidGroup | None:
         """The chunks of a row group of so many rows; None where there is no way."""

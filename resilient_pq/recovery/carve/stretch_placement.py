@@ -70,11 +70,11 @@ class StretchPlacement:
     holes: Mapping[int, Hole]  # What is before a stretch, by the index of its first page
     groups: list[PlacedGroup] = field(default_factory=list)  # What was found so far
     left_out: list[tuple[int, int]] = field(default_factory=list)  # Stretches, or ends of them, that were put nowhere
-    # The pages that were not looked at, since that would have cost too much; None where all were
-    ended: tuple[int, int] | None = None
+    ended: tuple[int, int] | None = None  # The pages that were not looked at, as that would have cost too much
     _at: int = 0  # index of the page that is being placed
     _chunk: int = 0  # number, in the file, of the chunk that is under way
     _last: int = -1  # index of the last page that was placed
+    _doubtful: int = -1  # index behind the last row group that was cut: the pages there may be of several columns
     _follows: bool = True  # whether the next row group that begins is the one after the last
     _sizes: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of whole chunks, by column: rows, bytes
 
@@ -99,8 +99,8 @@ class StretchPlacement:
 
     def _within(self, search: Callable[[], None], limit: int) -> None:
         """Search until so many steps are taken."""
-        steps = self.layout.steps
-        steps.limit, whole = limit, steps.limit
+        steps, whole = self.layout.steps, self.layout.steps.limit
+        steps.limit = limit
         try:
             search()
         except FormatError:
@@ -122,8 +122,8 @@ class StretchPlacement:
                     following = self._go_on(at, end)
                 else:
                     following = self._place(at, end)
-                if following == at:
-                    self.left_out.append((at, end))
+                if following == at or (following == self._doubtful and following < end):
+                    self.left_out.append((following, end))
                     break
                 at = following
 
@@ -166,6 +166,8 @@ class StretchPlacement:
         if lead is not None:
             self._add(lead, begins=False, ends=True)
             self._chunk += 1
+        if not group.whole:
+            self._doubtful = group.end
         for span in group.spans:
             self._chunk += (span.leaf - self._chunk) % count
             self._add(span, begins=True, ends=span.whole)
@@ -324,9 +326,8 @@ class StretchPlacement:
         return [nearest + count * number for number in (skipped, skipped + 1)]
 
     def _unfinished(self) -> bool:
-        count = len(self.layout.columns)
-        number = self._chunk // count
-        return number < len(self.groups) and bool(self.groups[number].spans[self._chunk % count])
+        number, leaf = divmod(self._chunk, len(self.layout.columns))
+        return number < len(self.groups) and bool(self.groups[number].spans[leaf])
 
     def _fits_rest(self, lead: Span) -> bool:
         """Whether pages can continue the chunk that is not finished."""

@@ -37,6 +37,54 @@ def chunk_numbers(data, starts, ordinals, int64_t data_end):
     return array
 
 
+def row_group_sizes(data, starts, lists, firsts, chunks):
+    """Rows and column chunks of each RowGroup: an array of two columns.
+
+    `starts` are the offsets of the row groups and behind the last, the others what `InnerLists` has of their chunks.
+    """
+    cdef Array source = readable(data), places = readable(starts, 8), list_places = readable(lists, 8)
+    cdef Array first_places = readable(firsts, 8), chunk_places = readable(chunks, 8)
+    cdef const int64_t* place = <const int64_t*> places.at
+    cdef const int64_t* list_at = <const int64_t*> list_places.at
+    cdef const int64_t* first = <const int64_t*> first_places.at
+    cdef const int64_t* chunk = <const int64_t*> chunk_places.at
+    cdef Py_ssize_t i, count = list_places.count
+    if places.count != count + 1 or first_places.count != count + 1:
+        raise ValueError("there is another number of lists than of row groups")
+    array = np.zeros((count, 2), np.int64)
+    cdef Array to = writable(array, 8, 2)
+    cdef int64_t* row = <int64_t*> to.at
+    with nogil:
+        for i in range(count):
+            if not 0 <= place[i] <= place[i + 1] <= source.size or not (
+                0 <= first[i] < first[i + 1] <= chunk_places.count
+            ):
+                misplaced(b"a row group lies outside of its footer")
+            row[0] = read_num_rows(source.at, place[i + 1], place[i], list_at[i], chunk[first[i + 1] - 1])
+            row[1] = first[i + 1] - first[i] - 1
+            row += 2
+    return array
+
+
+cdef int64_t read_num_rows(
+    const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int64_t list_at, int64_t list_end
+) except? -1 nogil:
+    """The rows of a RowGroup, of which is known where the list of its chunks begins and ends."""
+    cdef uint64_t number = 0
+    cdef int64_t num_rows = 0
+    cdef int kind
+    while True:
+        kind = field_start(data, size, &at, &number)
+        if kind == STOP:
+            return num_rows
+        if at == list_at and at <= list_end <= size:
+            at = list_end
+        elif number == 3 and kind == I64:
+            num_rows = read_integer(data, size, &at, kind)
+        elif kind != TRUE and kind != FALSE:
+            at = value_end(data, size, at, kind, LARGEST_DEPTH)
+
+
 cdef bint read_chunk(
     const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int64_t data_end, int64_t* row
 ) except -1 nogil:
