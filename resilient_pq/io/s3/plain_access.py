@@ -87,7 +87,7 @@ class PlainAccess:
         region = client.get("region_name") or variables.get("AWS_DEFAULT_REGION") or _configured_region(variables)
         if found is None or endpoint is None or not _is_region(region, of_aws=not endpoint):
             return None
-        if not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES):
+        if _is_of_other_certificates(endpoint, variables):
             return None
         style = (config.get("s3") or {}).get("addressing_style")
         seconds = float(config.get("connect_timeout", connect_seconds))
@@ -118,6 +118,10 @@ class PlainAccess:
         headers["x-amz-content-sha256"] = "UNSIGNED-PAYLOAD"  # there is none
         signed = frozenset({"x-amz-content-sha256"})
         return BucketRequest(base, host_of(base), urlsplit(base).path, headers, signed, region)
+
+
+def _is_of_other_certificates(endpoint: str, variables: Mapping[str, str]) -> bool:
+    return not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES)
 
 
 def _are_understood(options: Mapping[str, Any], client: Mapping[str, Any], config: Mapping[str, Any]) -> bool:

@@ -45,8 +45,7 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     magic = await source.read(ByteRange(0, len(MAGIC)))
     if footer.offset < stored.offset or magic != MAGIC:
         raise damaged(source)
-    # Up to the first whose record is missing.
-    row_groups = [candidate for position, candidate in enumerate(known.row_groups) if candidate.ordinal == position]
+    row_groups = _in_a_row(known)
     for position, candidate in enumerate(row_groups):
         if candidate.rows_before < stored.num_rows:
             continue
@@ -111,6 +110,11 @@ async def appended_version(store: LocalStore, key: str) -> str | None:
         return None
     footer = (await source.survey()).footer
     return None if footer is None else base_of(key_values(footer.metadata.key_value_metadata))[1]
+
+
+def _in_a_row(known: Candidates) -> list[Candidate]:
+    """The row groups up to the first whose record is missing."""
+    return [candidate for position, candidate in enumerate(known.row_groups) if candidate.ordinal == position]
 
 
 async def _is_whole(source: DamagedObject, contents: Contents, candidate: Candidate) -> bool:
