@@ -351,7 +351,7 @@ def test_the_limit_of_requests_is_pure_but_for_one_shell() -> None:
 
 def test_few_modules_start_processes() -> None:
     """Whoever starts another has to say what becomes of it when it is killed, as `tests/test_demo.py` does."""
-    starting = [module("cli.demo.demo_kill"), module("cli.key_command")]
+    starting = [module("cli.demo.demo_kill"), module("cli.given_keys")]
     starts = re.compile(r"subprocess|multiprocessing|ProcessPool|Popen|os\.(fork|system|popen|exec|spawn|posix_spawn)")
     assert [path for path in MODULES if starts.search(path.read_text())] == starting
 

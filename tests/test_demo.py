@@ -24,8 +24,7 @@ import pytest
 from resilient_pq import sync as rpq
 from resilient_pq.cli.demo import demo_rows, demo_story
 from resilient_pq.cli.demo.demo_kill import Job, kill_half_way, to_line
-from resilient_pq.cli.demo.demo_rows import DemoRows, columns_to_compare, compare
-from resilient_pq.cli.demo.flights import Flights
+from resilient_pq.cli.demo.demo_rows import DemoRows, Flights, columns_to_compare, compare
 from resilient_pq.cli.main import run
 
 Demo = Callable[..., Any]

@@ -14,7 +14,7 @@ MOST = {
     "read": (31, 129),
     "write": (41, 255),
     "read with a filter": (58, 321),
-    "recover": (90, 458),
+    "recover": (91, 460),
 }
 
 

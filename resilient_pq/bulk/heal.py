@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from resilient_pq.bulk.paced_store import Pace, PacedStore
+from resilient_pq.bulk.proof import Pace, PacedStore
 from resilient_pq.bulk.scope import Place
 from resilient_pq.errors import FormatError, ObjectChangedError, RecoveryError, ResilientPQError, StoreError, Where
 from resilient_pq.io import ObjectInfo, SinkOptions, WriteStore

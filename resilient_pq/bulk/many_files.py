@@ -17,10 +17,9 @@ from typing import Any, Literal, Self, TypeAlias
 from resilient_pq.bulk.bounded_jobs import JobBounds, in_flight
 from resilient_pq.bulk.file_result import FileResult
 from resilient_pq.bulk.file_task import FileTask, RunFile, run_here
-from resilient_pq.bulk.output_folder import Outputs, refuse_overlap, resolve_folder
 from resilient_pq.bulk.run_listing import scopes_of
 from resilient_pq.bulk.run_summary import RunSummary
-from resilient_pq.bulk.run_tasks import RunTasks
+from resilient_pq.bulk.run_tasks import Outputs, RunTasks, refuse_overlap, resolve_folder
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, RetryPolicy, Stores, with_retry

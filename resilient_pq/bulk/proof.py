@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict, dataclass, replace
 
 from resilient_pq.bulk.file_result import FileError, FileResult
 from resilient_pq.bulk.name_pattern import SUFFIX
-from resilient_pq.bulk.paced_store import Pace, PacedStore
 from resilient_pq.bulk.run_summary import FileEntry
 from resilient_pq.bulk.scope import Place, shown_place
 from resilient_pq.errors import FormatError, ObjectChangedError
-from resilient_pq.io import LocalStore, ReadStore, Stores
+from resilient_pq.io import LocalStore, ObjectInfo, ReadStore, Stores
 from resilient_pq.io.resolve import Location
+from resilient_pq.io.substitute_store import SubstituteStore
 from resilient_pq.parity.parity_check import examine_parity
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.repair import rebuilt_digest
@@ -19,6 +20,35 @@ from resilient_pq.parity.sidecar import Sidecar
 from resilient_pq.parity.sidecar_index import SUFFIX as SIDECAR_SUFFIX
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Damage, Outcome, Report
+
+
+class Pace:
+    """Lets `rate` bytes pass in a second, over all that share it; any number where that is None."""
+
+    def __init__(self, rate: float | None) -> None:
+        self.rate = rate
+        self._free = 0.0
+
+    async def take(self, num_bytes: int) -> None:
+        """Wait until these bytes may be read."""
+        if self.rate is not None:
+            now = asyncio.get_running_loop().time()
+            turn = max(now, self._free)
+            self._free = turn + num_bytes / self.rate
+            await asyncio.sleep(turn - now)
+
+
+class PacedStore(SubstituteStore):
+    """Stands for a store, one object of which is read at a pace."""
+
+    def __init__(self, store: ReadStore, info: ObjectInfo, pace: Pace) -> None:
+        super().__init__(store, info, info.size)
+        self._pace = pace
+
+    async def _read(self, key: str, start: int, end: int) -> memoryview:
+        await self._pace.take(end - start)
+        return memoryview(await self._store.read_range(key, start, end, pin=self._info))
+
 
 SCRUB = "scrub"
 

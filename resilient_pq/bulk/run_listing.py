@@ -11,14 +11,13 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
-from resilient_pq.bulk.dedupe import Dedupe
 from resilient_pq.bulk.file_result import FileError
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, may_match_below
 from resilient_pq.bulk.scope import Place, Scope, is_bucket, names_pattern, shown_place
 from resilient_pq.errors import SchemaError, StoreError
-from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
+from resilient_pq.io import GrowingStore, ListedObject, LocalStore, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.location import scrubbed, shown, without_query
 from resilient_pq.io.resolve import Location
@@ -54,27 +53,46 @@ class ListedFile:
 
 def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
     """The scopes of a folder, a prefix, a pattern or a file, or of a list of these."""
-    if isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
-        return [Scope.below(urls[0], str(urls[1]))]
-    if isinstance(urls, str | os.PathLike):
-        return [Scope.named(urls, stores)]
-    files: Any = urls
-    if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
+    scope = scope_of(urls, stores)
+    return [_scope_in_list(each, stores) for each in each_of_list(urls)] if scope is None else [scope]
+
+
+def scope_of(source: object, stores: Stores) -> Scope | None:
+    """The folder, pattern or file that one source names; None for a list."""
+    if isinstance(source, str | os.PathLike):
+        return Scope.named(source, stores)
+    return Scope.below(source[0], str(source[1])) if _is_place(source) else None
+
+
+def each_of_list(sources: object) -> Sequence[object]:
+    """The sources of a list, which is not empty."""
+    if not isinstance(sources, Sequence) or isinstance(sources, bytes | bytearray):
         hint = "it is a folder, a pattern such as data/**/*.parquet, or a list of files"
-        raise SchemaError(f"urls is {scrubbed(repr(urls))}", hint=hint)
-    if not files:
-        raise SchemaError("urls is an empty list: there is nothing to look at")
-    return [_scope_in_list(each, stores) for each in files]
+        raise SchemaError(f"urls is {scrubbed(repr(sources))}", hint=hint)
+    if not sources:
+        raise SchemaError("urls is an empty list: there is nothing to open")
+    return sources
 
 
-def _scope_in_list(location: Any, stores: Stores) -> Scope:
-    # A URL that does not look like a folder is taken for a file: asking costs a request for each
-    if isinstance(location, str | os.PathLike):
-        return Scope.named(location, stores) if names_many(location) else Scope.of_file(*stores.resolve(location))
-    if isinstance(location, tuple) and len(location) == 2 and isinstance(location[0], ReadStore):
-        return Scope.of_file(location[0], str(location[1]))
+def place_in_list(source: object, stores: Stores) -> Place:
+    """One file of a list."""
+    if isinstance(source, str | os.PathLike):
+        return stores.resolve(source)
+    if _is_place(source):
+        return source[0], str(source[1])
     hint = "it is a URL, a path, or a pair of a store and a key in it"
-    raise SchemaError(f"{scrubbed(repr(location))} in urls names no file", hint=hint)
+    raise SchemaError(f"{scrubbed(repr(source))} in urls names no file", hint=hint)
+
+
+def _is_place(source: object) -> TypeGuard[tuple[ReadStore, object]]:
+    return isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], ReadStore)
+
+
+def _scope_in_list(source: object, stores: Stores) -> Scope:
+    # A URL that does not look like a folder is taken for a file: asking costs a request for each
+    if isinstance(source, str | os.PathLike) and names_many(source):
+        return Scope.named(source, stores)
+    return Scope.of_file(*place_in_list(source, stores))
 
 
 def names_many(url: str | os.PathLike[str]) -> bool:
@@ -225,3 +243,57 @@ def nearest(name: str, around: Sequence[str]) -> list[str]:
 
     order = sorted((each for each in candidates if around[each] != name), key=distance)
     return [around[position] for position in order[:_MOST_NEAR]]
+
+
+#: Where an object is, however it is spelled: its store, None for the files of this machine, and its name in there.
+_Identity: TypeAlias = tuple[ReadStore | None, str]
+
+
+class Dedupe:
+    """Decides which of several scopes a file belongs to: the one of this file alone, or else the first that has it."""
+
+    def __init__(self, scopes: Sequence[Scope]) -> None:
+        self._real_folder = ("", os.path.realpath(os.curdir))  # the last that was asked for, and where it leads
+        self._alone: dict[_Identity, int] = {}
+        self._below: list[tuple[int, Scope, _Identity]] = []
+        self._needed = len(scopes) > 1
+        for number, scope in enumerate(scopes if self._needed else ()):
+            if scope.is_one_file:
+                self._alone.setdefault(self._identity((scope.store, scope.may_be_file or "")), number)
+            else:
+                store, name = self._identity(scope.place("_"))
+                self._below.append((number, scope, (store, name.removesuffix("_"))))
+
+    async def belongs(self, place: Place, number: int) -> bool:
+        """Whether a file of the scope with this number belongs to it."""
+        if not self._needed:
+            return True
+        store, name = self._identity(place)
+        if (alone := self._alone.get((store, name))) is not None:
+            return alone == number
+        for earlier, scope, (its_store, folder) in self._below:
+            if earlier == number:
+                return True
+            if its_store is store and name.startswith(folder) and await _counts(scope, name.removeprefix(folder)):
+                return False
+        return True
+
+    def _identity(self, place: Place) -> _Identity:
+        """The store and key; for a local file its path without links of folders."""
+        store, key = place
+        if not isinstance(store, LocalStore):
+            return store, key
+        folder, name = os.path.split(store.url_of(key))
+        if folder != self._real_folder[0]:
+            self._real_folder = (folder, os.path.realpath(folder))
+        return None, os.path.join(self._real_folder[1], name)
+
+
+async def _counts(scope: Scope, name: str) -> bool:
+    """Whether a scope has found, or will find, this object of its folder."""
+    if not scope.counts(name):
+        return False
+    store, key = scope.place(name)
+    if scope.pattern is None and name.endswith(PARTIAL_SUFFIX) and isinstance(store, GrowingStore):
+        return not await store.has_writer(key)
+    return True

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from resilient_pq.bulk.bounded_jobs import fetch_ahead
 from resilient_pq.bulk.file_result import ERROR, FileError, FileResult
 from resilient_pq.bulk.file_task import FileTask
-from resilient_pq.bulk.journal import Journal, Remembered
-from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX
-from resilient_pq.bulk.output_folder import Outputs
+from resilient_pq.bulk.keyed_lines import KeyedLines
+from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, SUFFIX
 from resilient_pq.bulk.run_listing import ListedFile, Wishes, find
 from resilient_pq.bulk.run_summary import FileEntry, Tally
 from resilient_pq.bulk.scope import Place, Scope, shown_place
@@ -21,7 +20,110 @@ from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, StoreError, Where
 from resilient_pq.io import LocalStore, Stores, WriteStore
 from resilient_pq.io.local_store import in_thread
-from resilient_pq.io.location import shown
+from resilient_pq.io.location import Address, shown
+from resilient_pq.io.resolve import Location
+from resilient_pq.recovery.recover_options import RecoverOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The entry of an earlier run for a file; `begun` if an output of its own may exist."""
+
+    entry: FileEntry | None
+    version: str | None
+    begun: bool
+
+
+class Journal(KeyedLines):
+    """An open journal, locked against other runs."""
+
+    NOUN: ClassVar[str] = "journal"
+    FORMAT: ClassVar[str] = "resilient_pq journal 1"
+    OPTION: ClassVar[str] = "--resume"
+
+    def remembered(self, address: str) -> Remembered | None:
+        """The entry of an earlier run for a file, if there is one."""
+        line = self.newest(address)
+        if line is None:
+            return None
+        try:
+            entry = None if line.get("entry") is None else FileEntry.from_json(line["entry"])
+        except (KeyError, TypeError):
+            return None
+        if entry is not None and entry.url != line["url"]:
+            return None  # nothing that a run writes: the file is done once more
+        return Remembered(entry, line.get("version"), line.get("begun") is True)
+
+    def begin(self, address: str, version: str | None) -> None:
+        """Note that the output of a file may exist from now on, and that there was none before."""
+        self.append(address, {"version": version, "begun": True})
+
+    def done(self, address: str, version: str | None, entry: FileEntry, *, begun: bool = False) -> None:
+        """Note the result of a file, and whether its output was begun."""
+        self.append(address, {"version": version, "begun": begun, "entry": entry.to_json()})
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The folder of the recovered files, and the options of their recoveries."""
+
+    folder: Scope
+    options: RecoverOptions
+
+
+def resolve_folder(dst: Location, stores: Stores) -> Scope:
+    """The scope of a folder, whose name is never a pattern."""
+    if isinstance(dst, tuple):
+        store, key = dst
+        store.check_writable(key)
+        return Scope(store, f"{key.rstrip('/')}/" if key else "")
+    text = os.fspath(dst)
+    if not text:
+        raise StoreError("an empty path names no folder", hint='the folder that one is in is "."')
+    store, key = stores.resolve(f"{text.rstrip('/') or text}/_")
+    store.check_writable(key.removesuffix("_"))
+    return Scope(store, Address(key.removesuffix("_")))
+
+
+def refuse_overlap(output: Scope, scope: Scope, *, same_names: bool) -> None:
+    """Refuse outputs among or above the inputs: from ``a/b`` to ``a`` the file ``a/b/b/c`` would become ``a/b/c``."""
+    if scope.is_one_file:
+        return  # it is compared with its own output
+    if isinstance(output.store, LocalStore) and isinstance(scope.store, LocalStore):
+        here, there = _real_folder(output), _real_folder(scope)
+    elif output.store is scope.store or same_names:
+        here, there = output.address, scope.address
+    else:
+        return
+    if here.startswith(there):
+        raise RecoveryError(
+            f"the outputs would lie below {scope.url}, among what is read",
+            where=Where(key=output.url),
+            hint="name a folder outside of it",
+        )
+    if there.startswith(here) and _has_folders(scope):
+        raise RecoveryError(
+            f"the outputs would lie above {scope.url}, and may fall among what is read",
+            where=Where(key=output.url),
+            hint="name a folder beside it",
+        )
+
+
+def _has_folders(scope: Scope) -> bool:
+    """Whether the names of the inputs may contain folders."""
+    if scope.pattern is not None:
+        return "/" in scope.pattern
+    if scope.may_be_file is None:
+        return True
+    if isinstance(scope.store, LocalStore):
+        return os.path.isdir(scope.store.url_of(scope.may_be_file))
+    return not scope.may_be_file.endswith((SUFFIX, SUFFIX + PARTIAL_SUFFIX))  # nobody has asked the store yet
+
+
+def _real_folder(scope: Scope) -> str:
+    """The path of a local folder, the same whatever links lead to it."""
+    return os.path.join(os.path.realpath(scope.url or os.curdir), "")
+
 
 #: Pages of the listing that are fetched ahead, some 4,000 files: a progress bar knows the number of files early.
 _PAGES_AHEAD = 4

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resilient_pq.bulk.output_folder import refuse_overlap, resolve_folder
+from resilient_pq.bulk.run_listing import scope_of
+from resilient_pq.bulk.run_tasks import refuse_overlap, resolve_folder
 from resilient_pq.compaction.compaction_plan import Limits
 from resilient_pq.compaction.compaction_run import Compaction, CompactionRun, Progress, RunOptions
 from resilient_pq.compaction.source_listing import SourceListing
-from resilient_pq.dataset.file_listing import Source, scope_of
+from resilient_pq.dataset.file_listing import Source
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, RetryPolicy, Stores, with_retry
 from resilient_pq.io.resolve import Location

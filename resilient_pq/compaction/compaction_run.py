@@ -24,8 +24,16 @@ from resilient_pq.compaction.compaction_plan import (
 from resilient_pq.compaction.output_file import OutputFile
 from resilient_pq.compaction.plan_journal import KeptPlan, PlanJournal
 from resilient_pq.compaction.prepared_piece import Preparation
-from resilient_pq.compaction.source_files import Agreement, SourceFile, facts_of, open_sources
-from resilient_pq.compaction.source_listing import SourceListing, has_changed, identity_of, remove
+from resilient_pq.compaction.source_listing import (
+    Agreement,
+    SourceFile,
+    SourceListing,
+    facts_of,
+    has_changed,
+    identity_of,
+    open_sources,
+    remove,
+)
 from resilient_pq.dataset.unfinished_files import side_by_side
 from resilient_pq.errors import NotFoundError, RecoveryError, Where
 from resilient_pq.io import (

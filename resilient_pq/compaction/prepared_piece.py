@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.compaction.compaction_plan import Piece, SourceGroup
-from resilient_pq.compaction.source_files import Agreement, SourceFile
+from resilient_pq.compaction.source_listing import Agreement, SourceFile
 from resilient_pq.errors import FormatError, SchemaError, Where, located
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnIndex, PageType, StoredSortingColumn

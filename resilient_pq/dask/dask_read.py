@@ -17,13 +17,13 @@ from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.dask.frames import (
     Backend,
     FrameTypes,
+    Nulls,
     arrow_strings,
     index_of,
     is_unnamed,
     pandas_index,
     stored_dictionaries,
 )
-from resilient_pq.dask.null_counts import Nulls
 from resilient_pq.dask.serialized_row_group import SerializedFile, SerializedRowGroup, at_ordinal, with_errors_detached
 from resilient_pq.dataset.dataset import Dataset
 from resilient_pq.dataset.dataset_opening import open_many

@@ -17,7 +17,7 @@ from resilient_pq.bulk.file_result import FileError, FileResult
 from resilient_pq.bulk.file_task import check_one, recover_one
 from resilient_pq.bulk.proof import ProofOrder, prove_one
 from resilient_pq.dask.serialized_row_group import Location, with_errors_detached
-from resilient_pq.dask.task_events import is_set, set_event
+from resilient_pq.dask.workers import is_set, set_event
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import READING, WRITING, Stores
 from resilient_pq.io.location import shown

@@ -1,4 +1,4 @@
-"""Whether a cluster has workers: without any, Dask waits for ever, and says nothing."""
+"""Whether a cluster has workers, without which Dask waits for ever and says nothing; and what tasks tell each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from distributed import Client
+from distributed import Client, get_worker
+from distributed.utils import sync
 
 from resilient_pq.errors import SchemaError, StoreError, Where
 
@@ -55,3 +56,15 @@ class Workers:
             self._has_warned = True
             until = "" if self._timeout is None else f", until {self._timeout:,.0f} s have passed"
             log.warning("the cluster has had no workers for %.0f s; waiting for one%s", seconds, until)
+
+
+def is_set(name: str) -> bool:
+    """Whether an event of the scheduler is set; asked through the worker, as an `Event` makes a client in a task."""
+    worker = get_worker()
+    return bool(sync(worker.loop, worker.scheduler.event_is_set, name=name))
+
+
+def set_event(name: str) -> None:
+    """Set an event, in a task; it is set for good when this returns."""
+    worker = get_worker()
+    sync(worker.loop, worker.scheduler.event_set, name=name)

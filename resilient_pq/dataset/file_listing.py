@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from resilient_pq.bulk.name_pattern import is_data_file
+from resilient_pq.bulk.run_listing import each_of_list, place_in_list, scope_of
 from resilient_pq.bulk.scope import Place, Scope
-from resilient_pq.errors import SchemaError
 from resilient_pq.io import ReadStore, Stores
-from resilient_pq.io.location import scrubbed
 from resilient_pq.reader.data_file import METADATA_NAME
 
 #: A file as a caller names it: a URL, a path, or a pair of a store and a key in it.
@@ -25,38 +24,10 @@ async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list
     return await _of_scope(named) if isinstance(named, Scope) else named
 
 
-def _named(sources: Any, stores: Stores) -> Scope | list[Place]:
+def _named(sources: Source | Sequence[Source], stores: Stores) -> Scope | list[Place]:
     """What one source names, or the files of a list."""
-    if (scope := scope_of(sources, stores)) is not None:
-        return scope
-    files = sources
-    if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
-        raise SchemaError(
-            f"urls is {sources!r}",
-            hint="it is a folder, a pattern such as data/*.parquet, or a list of files",
-        )
-    if not files:
-        raise SchemaError("urls is an empty list: there is nothing to open")
-    return [_file(one, stores) for one in files]
-
-
-def scope_of(sources: Source | Sequence[Source], stores: Stores) -> Scope | None:
-    """The folder, pattern or file that one source names; None for a list of files."""
-    if isinstance(sources, tuple) and len(sources) == 2 and isinstance(sources[0], ReadStore):
-        return Scope.below(sources[0], str(sources[1]))
-    return Scope.named(sources, stores) if isinstance(sources, str | os.PathLike) else None
-
-
-def _file(source: Any, stores: Stores) -> Place:
-    """One file of a list."""
-    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], ReadStore):
-        return source[0], str(source[1])
-    if isinstance(source, str | os.PathLike):
-        return stores.resolve(source)
-    raise SchemaError(
-        f"{scrubbed(repr(source))} in urls names no file",
-        hint="it is a URL, a path, or a pair of a store and a key in it",
-    )
+    scope = scope_of(sources, stores)
+    return [place_in_list(each, stores) for each in each_of_list(sources)] if scope is None else scope
 
 
 async def _of_scope(scope: Scope) -> list[Place]:

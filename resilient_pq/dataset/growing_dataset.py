@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, is_data_file
+from resilient_pq.bulk.run_listing import scope_of
 from resilient_pq.bulk.scope import Scope
 from resilient_pq.dataset.dataset import Dataset
-from resilient_pq.dataset.file_listing import Source, scope_of
+from resilient_pq.dataset.file_listing import Source
 from resilient_pq.errors import NotFoundError, ObjectChangedError, SchemaError, UnsupportedError
 from resilient_pq.io import FetchCounters, GrowingStore, Stores
 from resilient_pq.reader.decoder import RowGroupArrays

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from resilient_pq.arrow.batch_ingest import BATCH_BYTES, Batch, Ingest
 from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows
 from resilient_pq.dataset import hive
-from resilient_pq.dataset.transforms import transformed
+from resilient_pq.dataset.hive import transformed
 from resilient_pq.format import kernels
 from resilient_pq.format.levels import cut_rows
 from resilient_pq.format.pages.row_selection import take_rows

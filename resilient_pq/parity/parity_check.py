@@ -14,8 +14,7 @@ from resilient_pq.parity.group_encoder import GroupEncoder
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.healed_store import ExaminedBlocks
 from resilient_pq.parity.inline_parity import find_inline
-from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.pinned_object import PinnedObject, ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
 from resilient_pq.units import MiB
 

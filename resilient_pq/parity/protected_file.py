@@ -21,8 +21,7 @@ from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.parity.group_encoder import GroupEncoder
 from resilient_pq.parity.group_record import LAST_FLAG
 from resilient_pq.parity.group_repair import GroupRepair, ReadParity
-from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.pinned_object import PinnedObject, ProtectedBytes
 from resilient_pq.parity.sidecar import Sidecar
 from resilient_pq.parity.sidecar_index import padded
 from resilient_pq.units import MiB

@@ -13,8 +13,7 @@ from resilient_pq.format.kernels import find_all
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
 from resilient_pq.io import ReadStore
 from resilient_pq.parity.group_record import GroupRecord
-from resilient_pq.parity.pinned_object import PinnedObject
-from resilient_pq.parity.protected_bytes import ProtectedBytes
+from resilient_pq.parity.pinned_object import PinnedObject, ProtectedBytes
 from resilient_pq.parity.sidecar_index import SUFFIX, TRAILER_SIZE, SidecarIndex, padded, parse_trailer
 from resilient_pq.units import MiB
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from resilient_pq.arrow.batch_ingest import Ingest
-from resilient_pq.errors import RecoveryError, ResilientPQError, StoreError, Where, located
+from resilient_pq.errors import (
+    AccessDeniedError,
+    NotFoundError,
+    RecoveryError,
+    ResilientPQError,
+    SchemaError,
+    StoreError,
+    TransientError,
+    Where,
+    located,
+)
 from resilient_pq.io import WRITING, FetchCounters, ReadStore, RetryPolicy
 from resilient_pq.io.cancellation import all_or_none, finish_in_thread
 from resilient_pq.io.resolve import retry_of
@@ -18,6 +29,43 @@ from resilient_pq.io.transfer.retry import retrying
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.tables.file_table import FileTable, Marks, TableFile, TableSettings, location_of
 from resilient_pq.tables.partition_key import PartitionKey
+
+#: By the names of classes, so that no library is imported for its errors: what another attempt does not change.
+_FINAL: Final[dict[str, type[ResilientPQError]]] = {
+    **dict.fromkeys(("UnauthorizedError", "ForbiddenError", "AuthorizationExpiredError"), AccessDeniedError),
+    **dict.fromkeys(("OAuthError", "PermissionError"), AccessDeniedError),
+    **dict.fromkeys(("NoSuchTableError", "NoSuchNamespaceError", "TableNotFoundError"), NotFoundError),
+    **dict.fromkeys(("SchemaMismatchError", "ResolveError", "DeltaProtocolError"), SchemaError),
+    **dict.fromkeys(("BadRequestError", "NotInstalledError", "ArgumentError", "NoSuchModuleError"), StoreError),
+    **dict.fromkeys(("ValidationException", "NotImplementedError", "AttributeError", "ImportError"), StoreError),
+}
+#: Characters of what a library says.
+_MOST_TEXT: Final = 500
+#: Where the library says of an argument that it is wrong; but a garbled answer is of these kinds, too.
+_MAY_BE_ANSWERS: Final = (ValueError, TypeError, KeyError)
+
+
+@contextmanager
+def telling(table: str) -> Iterator[None]:
+    """Raise what another library raises as an error of ours that names the table."""
+    try:
+        yield
+    except (ResilientPQError, MemoryError):
+        raise
+    except Exception as error:  # catalogues are reached through any number of libraries
+        raise _told(table, error).at(Where(key=table)) from error
+
+
+def _told(table: str, error: Exception) -> ResilientPQError:
+    text = " ".join(str(error).split())[:_MOST_TEXT] or type(error).__name__
+    names = {kind.__name__ for kind in type(error).__mro__}
+    final = next((kind for name, kind in _FINAL.items() if name in names), None)
+    if final is None and isinstance(error, _MAY_BE_ANSWERS) and not isinstance(error, OSError):
+        final = StoreError
+    if final is not None:
+        return final(f"the table refused: {text}")
+    return TransientError(f"the table or its catalog did not do it: {text}")
+
 
 log = logging.getLogger("resilient_pq.tables")
 

@@ -24,7 +24,7 @@ from resilient_pq.format.footer import MAGIC, frame
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
-from resilient_pq.tables.catalog_errors import telling
+from resilient_pq.tables.committer import telling
 from resilient_pq.tables.field_ids import with_field_ids
 from resilient_pq.tables.file_table import (
     Marks,

@@ -22,8 +22,7 @@ from resilient_pq.format.schema_tree import Leaf, Schema, Selection
 from resilient_pq.io import ObjectInfo, ObjectRange, ObjectTail, ReadStore, fetch_groups
 from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.trevni.blocks import avro_schema, column_names, dremel, record_shape
-from resilient_pq.trevni.blocks.block_levels import read_block
-from resilient_pq.trevni.blocks.column_reader import Loss
+from resilient_pq.trevni.blocks.column_reader import Loss, read_block
 from resilient_pq.trevni.blocks.file_header import BlockTable, Header, NeedLongerPrefix, read_block_table, read_header
 from resilient_pq.trevni.blocks.record_shape import Layout
 from resilient_pq.trevni.blocks.row_windows import RowReader, Window, WindowRows, needed_columns, placed_rows

@@ -21,6 +21,7 @@ from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice, Choose, choose, choose_first
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.format.side_by_side import SideBySide
 
 #: Rows that are looked at before the first row group, at most.
 _MOST_EXPECTED: Final = 8192
@@ -109,18 +110,20 @@ class DictionaryUse:
             self._num_ended = max(self._num_ended, number + 1)
             self._choice.changed.notify_all()
 
-    def _choose(self, number: int, leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
+    def _choose(
+        self, number: int, leaf: Leaf, data: LeafData, options: ChunkOptions, side_by_side: SideBySide
+    ) -> Choice:
         if (use := self.known(number)) is None:
             coming, self._coming = self._coming, None
             sample = data if coming is None else coming.shredded()
-            chosen = choose_first(leaf, sample, options)
+            chosen = choose_first(leaf, sample, options, side_by_side)
             if not len(sample.values):
-                return choose(leaf, data, options)
+                return choose(leaf, data, options, side_by_side)
             found = chosen.dictionary is not None
             if self.settle(found) and sample is data:
                 return chosen  # else another file was first
             use = self._choice.use
-        return choose(leaf, data, replace(options, dictionary=use))
+        return choose(leaf, data, replace(options, dictionary=use), side_by_side)
 
 
 def has_dictionary(chunk: ColumnMetaData) -> bool | None:

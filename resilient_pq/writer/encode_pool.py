@@ -10,10 +10,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Generic, TypeVar
 
-from resilient_pq.format.pages.chunk_encoder import SideBySide, one_by_one
+from resilient_pq.format.side_by_side import SideBySide, one_by_one
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 
 T = TypeVar("T")
@@ -84,6 +83,22 @@ class _Pieces:
         return self._results
 
 
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """What has the threads of a pool help with what a call has to do."""
+
+    pool: EncodePool[Any]
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def num_threads(self) -> int:
+        """More than one where threads have no calls of their own."""
+        return self.pool.num_idle + 1
+
+    def __call__(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+        return self.pool.share(self.loop, calls)
+
+
 class EncodePool(Generic[T]):
     """Makes calls in threads before their results are asked for, as far as memory allows.
 
@@ -118,6 +133,11 @@ class EncodePool(Generic[T]):
     def left_bytes(self) -> int:
         """What the calls that have not ended were said to hold."""
         return self._left_bytes
+
+    @property
+    def num_idle(self) -> int:
+        """Threads that there may be besides those at work, and that no call waits for."""
+        return 0 if self._to_call else max(self.max_threads - self._running, 0)
 
     def add(self, *calls: tuple[Callable[[SideBySide], list[T]], int]) -> None:
         """Make calls as soon as threads are free, the longest first; so many bytes are free when each has ended."""
@@ -207,7 +227,7 @@ class EncodePool(Generic[T]):
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make calls, one after the other, while there are any and may be made; then help those of others."""
-        side_by_side: SideBySide = partial(self._share, loop)
+        side_by_side: SideBySide = _Sharing(self, loop)
         while (unit := self._next()) is not None:
             if isinstance(unit, _Pieces):
                 unit.work_off()
@@ -260,7 +280,7 @@ class EncodePool(Generic[T]):
             self._running -= 1
             return None
 
-    def _share(self, loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], R]], /) -> list[R]:
+    def share(self, loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], R]], /) -> list[R]:
         """Make calls together with threads that have none of their own, now or before these are all begun."""
         if len(calls) == 1 or self.max_threads == 1:
             return one_by_one(calls)

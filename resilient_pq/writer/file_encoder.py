@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from resilient_pq.arrow.batch_ingest import Batch
 from resilient_pq.errors import EncodingError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.pages import chunk_encoder
-from resilient_pq.format.pages.chunk_encoder import EncodedChunk, SideBySide
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choose, choose
 from resilient_pq.format.pages.flat_chunk import FIRST, KEPT, MOST_ROWS, NONE
 from resilient_pq.format.pages.open_chunk import OpenChunk
 from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.format.side_by_side import SideBySide
 from resilient_pq.format.sorting import is_sorted
 from resilient_pq.writer import cut_policy
 from resilient_pq.writer.column_options import WrittenColumns

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any, Final
 
 from resilient_pq.arrow.batch_ingest import Batch
-from resilient_pq.format.pages.chunk_encoder import EncodedChunk, one_by_one
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
+from resilient_pq.format.side_by_side import one_by_one
 from resilient_pq.io import ObjectSink
 from resilient_pq.io.cancellation import finish_first, finish_in_thread, in_loop
 from resilient_pq.writer.encode_pool import EncodePool

@@ -18,7 +18,7 @@ from store_wrapper import Call, RecordingStore
 
 import resilient_pq as rpq
 from resilient_pq.bulk.file_task import FileTask, run_here
-from resilient_pq.bulk.journal import Journal
+from resilient_pq.bulk.run_tasks import Journal
 from resilient_pq.io.memory_store import MemoryStore
 
 

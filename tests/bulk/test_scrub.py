@@ -22,8 +22,8 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.bulk.paced_store import Pace
-from resilient_pq.bulk.scrub_state import LastProof, ScrubState
+from resilient_pq.bulk.proof import Pace
+from resilient_pq.bulk.scrub import LastProof, ScrubState
 from resilient_pq.io import MemoryStore
 
 ALWAYS = timedelta(0)

@@ -185,6 +185,27 @@ async def test_all_chunks_are_said_to_be_longer(more: int, layout: dict[str, Any
     check_that_all_is_kept(await outcome_of(data))
 
 
+@pytest.mark.parametrize("where", ["schema", "row group"])
+async def test_a_changed_name_of_a_column(where: str, outcome_of: Any) -> None:
+    """A footer of another writer has no checksum, but has each name several times."""
+
+    def rename(footer: Any) -> None:
+        if where == "schema":
+            footer.schema[1].name = "m"
+        else:
+            chunks_of(footer)[0].path_in_schema[0] = "m"
+
+    data = with_footer(written(), rename)
+    outcome = await outcome_of(data)
+    assert outcome.check.outcome == rpq.Outcome.DAMAGED
+    (finding,) = outcome.check.findings
+    said = "'m' in the schema and 'n' in 2 of 2" if where == "schema" else "'n' in the schema and 'm' in 1 of 2"
+    assert f"a column is called {said} row groups" in finding.message
+    assert not finding.costs_rows
+    assert pq.read_table(io.BytesIO(outcome.output)).columns == TABLE.columns
+    assert outcome.recovery.kept.rows_lost == 0
+
+
 @pytest.mark.parametrize("missing", [7, 63])
 async def test_a_page_that_goes_on_in_the_footer(missing: int) -> None:
     """Bytes are missing in the middle of the only page: who reads as many as it has takes the footer for values."""

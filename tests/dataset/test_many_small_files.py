@@ -17,7 +17,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.arrow.flat_columns import FlatChunks
-from resilient_pq.dataset import open_files, rows_of_files
+from resilient_pq.dataset import dataset_opening, rows_of_files
 from resilient_pq.reader import row_groups
 
 ROWS = 50
@@ -67,7 +67,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Has files and row groups take the path that is for all, from then on."""
 
     def call() -> None:
-        for module in (open_files, rows_of_files, row_groups):
+        for module in (dataset_opening, rows_of_files, row_groups):
             monkeypatch.setattr(module, "ONE_HOP_BYTES", 0)
         monkeypatch.setattr(FlatChunks, "decode", lambda self, chunks: [None] * len(chunks))
 
@@ -115,7 +115,7 @@ async def test_small_files_take_few_hops(tmp_path: Path, monkeypatch: pytest.Mon
         return run(*args)
 
     monkeypatch.setattr(loop, "run_in_executor", counted)
-    monkeypatch.setattr(open_files, "_WAITS", float("inf"))
+    monkeypatch.setattr(dataset_opening, "_WAITS", float("inf"))
     async with rpq.open_many(tmp_path) as dataset:
         assert len(hops) <= 4
         hops.clear()

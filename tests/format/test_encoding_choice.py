@@ -170,7 +170,7 @@ def test_what_is_too_varied_for_a_dictionary_is_not_numbered(leaf_of: Make, monk
     leaf = leaf_of(Type.INT64, optional=False)
     built: list[int] = []
 
-    def build(node: Any, values: Any, limit: int) -> None:
+    def build(node: Any, values: Any, limit: int, side_by_side: Any) -> None:
         built.append(len(values))
 
     monkeypatch.setattr("resilient_pq.format.pages.encoding_choice.dictionary.build", build)

@@ -135,3 +135,48 @@ def test_row_groups_of_two_kinds_of_columns_are_laid_out_whatever_their_sizes(ca
     assert [(group.num_rows, carving.complete(group)) for group in rebuilt.row_groups] == [
         (70, True), (100, True), (30, True), (100, True),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("use_dictionary", [False, True], ids=["without dictionaries", "with dictionaries"])
+def test_without_a_schema_columns_of_one_type_are_not_counted_by_what_is_alike(
+    use_dictionary: bool, carving: Any
+) -> None:
+    """Two columns in turns of long and of short texts are as good as one row group more of half as many columns."""
+    rng, out = random.Random(1), io.BytesIO()
+    lengths = (3, 40, 3, 40) if use_dictionary else (3, 40)
+    table = pa.table({f"c{i}": [f"{rng.random():.{size}f}" for _ in range(60)] for i, size in enumerate(lengths)})
+    size = {} if use_dictionary else {"data_page_size": 64, "write_batch_size": 10}
+    pq.write_table(table, out, row_group_size=30, use_dictionary=use_dictionary, **size)
+    origin = Origin(out.getvalue(), carving)
+    rebuilt = carving.carve(out.getvalue()[: origin.end])
+    assert not rebuilt.row_groups and "nothing tells of which columns" in rebuilt.findings[-1].message
+
+
+def test_bytes_of_one_row_group_may_be_missing_without_a_trace(carving: Any) -> None:
+    """What is left are the bytes of a healthy file in which columns of two row groups are one: no reader can tell.
+
+    So rows across the place are kept, where no checksum covers the pages.
+    """
+    options: dict[str, Any] = {
+        "compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": False,
+    }  # fmt: skip
+
+    def data_of(table: pa.Table) -> tuple[bytes, Origin]:
+        out = io.BytesIO()
+        pq.write_table(table, out, row_group_size=100, **options)
+        origin = Origin(out.getvalue(), carving)
+        return out.getvalue()[: origin.end], origin
+
+    rng = random.Random(1)
+    numbers = [rng.getrandbits(60) for _ in range(400)]
+    texts = [f"{number:016x}" for number in numbers]
+    data, origin = data_of(pa.table({"number": numbers, "text": texts}))
+    starts = sorted(origin.pages)
+    cut, size = starts[3] - 5, starts[4] - starts[2]  # in the last number of the second row group
+    torn = data[:cut] + data[cut + size :]
+    mixed = pa.table({"number": numbers[:200] + numbers[300:], "text": texts[:100] + texts[200:]})
+    assert len(mixed) == 300
+    number = (numbers[199] & 0xFFFFFF) | (numbers[299] & ~0xFFFFFF)  # its last five bytes are those of another
+    mixed = mixed.set_column(0, "number", [[*numbers[:199], number, *numbers[300:]]])
+    assert torn == data_of(mixed)[0]
+    assert [group.num_rows for group in carving.carve(torn, origin.schema).row_groups] == [100] * 3

@@ -88,18 +88,19 @@ async def test_a_file_id_has_to_be_one_and_to_be_there() -> None:
 
 
 async def test_a_shorter_file_over_a_longer_one() -> None:
-    """The footer at the end is that of the old file; a finding tells how to get the new one."""
+    """The footer at the end is that of the old file, which a finding tells how to get; the anchor is the new one's."""
     old = await file_bytes(pa.table({"n": range(900)}), row_group_rows=100, compression="none")
     new = await file_bytes(pa.table({"n": range(5000, 5200)}), row_group_rows=100, compression="none")
     assert len(new) < len(old) // 2
     data = new + old[len(new) :]
-    report, found = await recovered(data)
+    new_id, old_id = (file_spans(scan_headers(file, 0))[0].file_id.hex() for file in (new, old))
+    for options in ({}, {"file_id": new_id}):
+        report, found = await recovered(data, **options)
+        assert found["n"].to_pylist() == list(range(5000, 5200))
+        assert (report.outcome, report.kept and report.kept.rows_lost) == ("recovered", 0)
+        assert options or any(old_id in finding.message for finding in report.findings)
+    report, found = await recovered(data, file_id=old_id)
     assert set(found["n"].to_pylist()) < set(range(900)) and report.outcome == "partial"
-    file_id = file_spans(scan_headers(new, 0))[0].file_id.hex()
-    assert any(file_id in finding.message for finding in report.findings)
-    report, found = await recovered(data, file_id=file_id)
-    assert found["n"].to_pylist() == list(range(5000, 5200))
-    assert (report.outcome, report.kept and report.kept.rows_lost) == ("recovered", 0)
 
 
 async def test_the_schema_of_a_file_in_a_column_is_not_that_of_the_outer_one() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
-from resilient_pq.cli.inspect.file_json import pages_of_column
+from resilient_pq.cli.inspect.footer_facts import pages_of_column
 from resilient_pq.errors import NotFoundError
 from resilient_pq.io import LocalStore, MemoryStore
 from resilient_pq.recovery import damaged_object as sources

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sampled import either
 
 import resilient_pq as rpq
-from resilient_pq.dataset.transforms import murmur3
+from resilient_pq.dataset.hive import murmur3
 from resilient_pq.format.physical_values import ByteArrays
 
 NUM_ROWS = 60

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from resilient_pq.format.pages.chunk_encoder import SideBySide
+from resilient_pq.format.side_by_side import SideBySide
 from resilient_pq.writer.encode_pool import EncodePool
 
 #: What is tested here is what threads do.
@@ -339,6 +339,33 @@ async def test_helpers_are_waited_for_as_well(
     await ended(ahead)
     assert threads == 2 and ahead._running == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("max_threads", [1, 2, 5])
+async def test_a_call_knows_how_many_threads_have_time_for_it(max_threads: int) -> None:
+    """Those that have no calls of their own; none while a call waits for a thread."""
+    waiting = threading.Event()
+
+    def counted(side_by_side: SideBySide) -> list[int]:
+        waiting.wait(60)
+        return [side_by_side.num_threads]
+
+    def last(side_by_side: SideBySide) -> list[int]:
+        return [side_by_side.num_threads]
+
+    ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
+    for _ in range(max_threads):
+        ahead.add((counted, 1))
+    ahead.add((lambda _: [0], 1))
+    assert ahead.num_idle == 0
+    waiting.set()
+    found = await _all(ahead, max_threads + 1)
+    assert found[-1] == 0 and set(found[:-1]) <= set(range(1, max_threads + 1))
+    await ahead.join()
+    assert ahead.num_idle == max_threads
+    ahead.add((last, 1))
+    await ahead.join()
+    assert await ahead.take(1) == [max_threads]
 
 
 async def test_threads_that_are_allowed_later_help_as_well() -> None:

@@ -15,6 +15,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import WriteOptions
 from resilient_pq.format import kernels
+from resilient_pq.format.encodings import dictionary
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer import file_encoder, file_writer
 from resilient_pq.writer.dictionary_use import DictionaryUse
@@ -37,8 +38,9 @@ def _table(num_rows: int) -> pa.Table:
 async def test_the_bytes_are_those_of_one_thread(
     store: MemoryStore, bytes_of: Look, monkeypatch: pytest.MonkeyPatch, max_threads: int, page_bytes: int
 ) -> None:
-    """Also where chunks have many pages, which threads without a chunk help with."""
+    """Also where chunks have many pages, and dictionaries of many values, which threads without a chunk help with."""
     monkeypatch.setattr(file_writer.os, "urandom", bytes)  # the id of the file
+    monkeypatch.setattr(dictionary, "_PART", 100)
     for key, threads in (("one", 1), ("several", max_threads)):
         options = WriteOptions(max_threads=threads)
         how: dict[str, Any] = {"row_group_rows": 700, "checkpoint_every": 2, "page_bytes": page_bytes}

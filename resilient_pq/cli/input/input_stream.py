@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import os
 import select
 import sys
 import threading
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
 
 from isal import igzip
 
-from resilient_pq.cli.input.parser_errors import import_pyarrow, parser_errors
-from resilient_pq.io.os_errors import explained
+from resilient_pq.errors import FormatError, ResilientPQError, UnsupportedError, Where
+from resilient_pq.io.os_errors import explained, from_os_error
 from resilient_pq.io.resolve import refuse_mistyped
+
+
+def import_pyarrow(module: str, what: str) -> Any:
+    """Import a module of pyarrow, an optional dependency, or say what cannot be read without it."""
+    try:
+        return import_module(f"pyarrow.{module}")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{what} can only be read with pyarrow, which is not installed",
+            hint="pip install 'resilient_pq[ingest]'",
+        ) from error
+
+
+@contextmanager
+def parser_errors(name: str) -> Iterator[None]:
+    """Turn errors of pyarrow and nanoarrow into errors of this package."""
+    try:
+        yield
+    except ResilientPQError:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise from_os_error(error, "cannot read", name) from error
+        raise _format_error(error, name) from error
+    except (ValueError, RuntimeError, TypeError, KeyError, EOFError) as error:  # as pyarrow, nanoarrow and gzip have
+        raise _format_error(error, name) from error
+
+
+def _format_error(error: Exception, name: str) -> FormatError:
+    message = str(error).strip().splitlines()
+    return FormatError(message[0] if message else type(error).__name__, where=Where(key=name))
+
 
 #: What stands for stdin or stdout in a command.
 STDIN = "-"
@@ -160,3 +196,52 @@ def open_stream(src: str) -> StoppableFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         # A copy of the descriptor: Python's own outlives us.
         return StoppableFile(os.dup(0))
+
+
+Item = TypeVar("Item")
+
+
+def _nothing() -> None:
+    """Nothing to stop."""
+
+
+async def in_background(
+    items: Generator[Item, Any, Any], stop: Callable[[], None] = _nothing
+) -> AsyncGenerator[Item, None]:
+    """Iterate in a thread that has ended when this is closed; `stop` ends whatever the thread waits for."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[tuple[Item] | Exception | None] = asyncio.Queue()
+    room = threading.Semaphore(1)
+    stopped = threading.Event()
+    ended = asyncio.Event()
+
+    def hand_over(item: tuple[Item] | Exception | None) -> None:
+        room.acquire()
+        loop.call_soon_threadsafe(arrived.put_nowait, item)
+
+    def read() -> None:
+        try:
+            with closing(items):
+                for item in items:
+                    hand_over((item,))
+                    if stopped.is_set():
+                        return
+        except Exception as error:
+            hand_over(error)
+        else:
+            hand_over(None)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=read, name="rpq-input").start()
+    try:
+        while (item := await arrived.get()) is not None:
+            if isinstance(item, Exception):
+                raise item
+            room.release()
+            yield item[0]
+    finally:
+        stopped.set()
+        stop()
+        room.release()
+        await ended.wait()

@@ -8,8 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from resilient_pq.cli.input.background import in_background
-from resilient_pq.cli.input.input_stream import STDIN, InputStream, open_stream
+from resilient_pq.cli.input.input_stream import STDIN, InputStream, in_background, open_stream
 from resilient_pq.errors import NotFoundError, ResilientPQError, Where
 from resilient_pq.io import Capabilities, LocalStore, ObjectInfo
 from resilient_pq.io.resolve import Location

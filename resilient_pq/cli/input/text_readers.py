@@ -14,9 +14,8 @@ from typing import Any
 
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.input.csv_parser import MAX_LINE_BYTES, CsvParser
-from resilient_pq.cli.input.input_stream import InputStream
+from resilient_pq.cli.input.input_stream import InputStream, parser_errors
 from resilient_pq.cli.input.json_parser import JsonLinesParser
-from resilient_pq.cli.input.parser_errors import parser_errors
 from resilient_pq.cli.input.text_parser import TextOptions, TextParser
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.units import MiB

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
+from resilient_pq.bulk.file_result import FileError
+from resilient_pq.bulk.file_task import FileTask
+from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, each_of_many
 from resilient_pq.cli import many_verbs
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.inspect import footer_facts
-from resilient_pq.cli.inspect.file_json import GroupFacts, Sections, document_of, groups_of, pages_of_column
-from resilient_pq.cli.inspect.footer_facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupFacts
-from resilient_pq.cli.inspect.inspect_many import inspect_many
-from resilient_pq.cli.many_verbs import MaxFiles, Urls
+from resilient_pq.cli.inspect.footer_facts import (
+    Facts,
+    Sections,
+    document_of,
+    groups_of,
+    pages_of_column,
+)
+from resilient_pq.cli.many_verbs import ManyOptions, MaxFiles, Urls
 from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.report_lines import MAX_LISTED
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
-from resilient_pq.errors import FormatError, Where, located
+from resilient_pq.errors import FormatError, SchemaError, Where, located
 from resilient_pq.io import resolve
 from resilient_pq.io.location import shown
 from resilient_pq.shell_commands import command, shell_line
@@ -96,7 +105,7 @@ async def _inspect(output: Output, url: str, sections: Sections) -> int:
 # -- as text -------------------------------------------------------------------------------------
 
 
-def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> None:
+def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[Facts] | None) -> None:
     if sections.nothing:
         _show_summary(output, file)
         _show_columns(output, footer_facts.columns_of(file.contents))
@@ -151,88 +160,56 @@ def _checksums(summary: dict[str, Any]) -> str:
     return "none of the footer; pages may have their own, see --pages"
 
 
-def _show_columns(output: Output, columns: Sequence[ColumnFacts]) -> None:
-    output.table(
-        ("column", "type", "codec", "encodings", "bytes", "uncompressed", "nulls"),
-        [
-            (
-                column.name,
-                column.type,
-                " ".join(column.codecs),
-                " ".join(column.encodings),
-                f"{column.num_bytes:,}",
-                f"{column.uncompressed:,}",
-                "?" if column.nulls is None else f"{column.nulls:,}",
-            )
-            for column in columns
-        ],
-        left=4,
-    )
+def _show_facts(output: Output, columns: Mapping[str, str], facts: Sequence[Facts], *, left: int) -> None:
+    """Print a table of facts; `columns` have the key of their values."""
+    output.table(tuple(columns), [[_cell(each[key]) for key in columns.values()] for each in facts], left=left)
 
 
-def _show_row_groups(output: Output, groups: Sequence[RowGroupFacts]) -> None:
-    header: tuple[str, ...] = ("row group", "rows", "offset", "bytes", "uncompressed")
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "?"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list():
+            return " ".join(value)
+    return str(value)
+
+
+def _show_columns(output: Output, columns: Sequence[Facts]) -> None:
+    shown = {"column": "name", "type": "type", "codec": "codecs", "encodings": "encodings", "bytes": "num_bytes"}
+    _show_facts(output, shown | {"uncompressed": "uncompressed", "nulls": "nulls"}, columns, left=4)
+
+
+def _show_row_groups(output: Output, groups: Sequence[Facts]) -> None:
+    named = any(group["files"] for group in groups)
+    shown = {"file": "file"} if named else {}
+    shown |= {"row group": "ordinal", "rows": "rows", "offset": "offset", "bytes": "num_bytes"}
+    rows = [{**group, "file": ", ".join(group["files"])} for group in groups]
+    _show_facts(output, shown | {"uncompressed": "uncompressed"}, rows, left=1 if named else 0)
+
+
+def _show_chunks(output: Output, chunks: Sequence[Facts]) -> None:
     rows = [
-        tuple(
-            f"{number:,}" for number in (group.ordinal, group.rows, group.offset, group.num_bytes, group.uncompressed)
-        )
-        for group in groups
+        {
+            **chunk,
+            "min": wording.shortened(chunk["min"]),
+            "max": wording.shortened(chunk["max"]),
+            "index": chunk["column_index"] or ("offsets" if chunk["offset_index"] else False),
+        }
+        for chunk in chunks
     ]
-    named = any(group.files for group in groups)
-    if named:
-        header = ("file", *header)
-        rows = [(", ".join(group.files), *row) for group, row in zip(groups, rows, strict=True)]
-    output.table(header, rows, left=1 if named else 0)
+    shown = {"column": "column", "min": "min", "max": "max", "page index": "index", "bloom": "bloom_filter"}
+    shown |= {"row group": "row_group", "values": "values", "nulls": "nulls", "bytes": "num_bytes"}
+    _show_facts(output, shown | {"uncompressed": "uncompressed"}, rows, left=5)
 
 
-def _show_chunks(output: Output, chunks: Sequence[ChunkFacts]) -> None:
-    output.table(
-        (
-            "column",
-            "min",
-            "max",
-            "page index",
-            "bloom",
-            "row group",
-            "values",
-            "nulls",
-            "bytes",
-            "uncompressed",
-        ),
-        [
-            (
-                chunk.column,
-                wording.shortened(chunk.min),
-                wording.shortened(chunk.max),
-                "yes" if chunk.column_index else "offsets" if chunk.offset_index else "no",
-                "yes" if chunk.bloom_filter else "no",
-                f"{chunk.row_group:,}",
-                f"{chunk.values:,}",
-                "?" if chunk.nulls is None else f"{chunk.nulls:,}",
-                f"{chunk.num_bytes:,}",
-                f"{chunk.uncompressed:,}",
-            )
-            for chunk in chunks
-        ],
-        left=5,
-    )
-
-
-def _show_pages(output: Output, pages: Sequence[PageFacts]) -> None:
-    output.table(
-        ("kind", "encoding", "crc32", "row group", "page", "values", "offset", "bytes", "uncompressed"),
-        [
-            (
-                page.kind,
-                page.encoding,
-                "yes" if page.crc32 else "no",
-                *(f"{n:,}" for n in (page.row_group, page.page, page.values, page.offset, page.num_bytes)),
-                f"{page.uncompressed:,}",
-            )
-            for page in pages
-        ],
-        left=3,
-    )
+def _show_pages(output: Output, pages: Sequence[Facts]) -> None:
+    shown = {"kind": "kind", "encoding": "encoding", "crc32": "crc32", "row group": "row_group", "page": "page"}
+    shown |= {"values": "values", "offset": "offset", "bytes": "num_bytes", "uncompressed": "uncompressed"}
+    _show_facts(output, shown, pages, left=3)
 
 
 def _show_checkpoints(output: Output, file: rpq.File) -> None:
@@ -246,15 +223,97 @@ def _show_checkpoints(output: Output, file: rpq.File) -> None:
     )
 
 
-def _show_parity(output: Output, groups: Sequence[GroupFacts]) -> None:
+def _show_parity(output: Output, groups: Sequence[Facts]) -> None:
     if not groups:
         output.line("parity", "none in the file")
         return
     output.table(
         ("group", "bytes", "parity", "rebuilds in a row"),
         [
-            (str(group.group), f"{group.num_bytes:,}", f"{group.parity_bytes:,}", f"{group.burst_bytes:,}")
+            (str(group["group"]), f"{group['num_bytes']:,}", f"{group['parity_bytes']:,}", f"{group['burst_bytes']:,}")
             for group in groups
         ],
         left=0,
     )
+
+
+#: Kinds that are counted, at most; a folder of a million files may have as many schemas.
+_MOST_KINDS = 1_000
+
+
+class _Kinds:
+    """Files counted by something that they say of themselves, with the first of each."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+        self.others = 0
+
+    def add(self, kind: str, url: str) -> None:
+        """Count a file."""
+        if kind not in self._first and len(self._first) == _MOST_KINDS:
+            self.others += 1
+            return
+        self._first.setdefault(kind, url)
+        self._counts[kind] += 1
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The same as JSON."""
+        return [{"value": kind, "files": count, "first": first} for kind, count, first in self.rows()]
+
+    def rows(self) -> list[tuple[str, int, str]]:
+        """The kinds, the most frequent first: what, how many, and the first file."""
+        return [(kind, count, self._first[kind]) for kind, count in self._counts.most_common()]
+
+
+async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, max_files: int) -> int:
+    """Count the files by schema, writer and state; sections are printed as JSON only."""
+    if not (sections.nothing or output.as_json):
+        raise SchemaError("sections are shown of one file", hint="name one file, or use --json")
+    schemas, writers, states = _Kinds(), _Kinds(), _Kinds()
+
+    async def run(task: FileTask) -> rpq.FileResult:
+        try:
+            return await _facts(task, sections, output.reached.keys.reading)
+        except Exception as error:
+            return rpq.FileResult("inspect", task.name, error=FileError.of(error))
+
+    def count(result: rpq.FileResult) -> None:
+        if result.facts is not None:
+            schemas.add(result.facts["schema"], result.url)
+            writers.add(result.facts["created_by"] or "not told", result.url)
+            states.add(result.facts["state"] or "no resilient file", result.url)
+
+    with warnings.catch_warnings(), output.progress("reading") as meter:
+        # The states have the number of incomplete files; each file would warn.
+        warnings.simplefilter("ignore", rpq.IncompleteFileWarning)
+        results = each_of_many(
+            "inspect",
+            urls[0] if len(urls) == 1 else urls,
+            run,
+            max_files=max_files,
+            storage_options=output.reached.options,
+            progress=many_verbs.update_meter(meter),
+        )
+        summary = await many_verbs.report_results(output, results, ManyOptions(max_files=max_files), each=count)
+    _show_kinds(output, "schemas", [(f"as {url}", number) for _, number, url in schemas.rows()], schemas.others)
+    _show_kinds(output, "written by", [(kind, number) for kind, number, _ in writers.rows()], writers.others)
+    _show_kinds(output, "state", [(kind, number) for kind, number, _ in states.rows()], states.others)
+    more = {"schemas": schemas.to_json(), "writers": writers.to_json(), "states": states.to_json()}
+    return many_verbs.finish_run(output, summary, urls, more=more)
+
+
+async def _facts(task: FileTask, sections: Sections, how: Mapping[str, Any]) -> rpq.FileResult:
+    async with rpq.open(task.source, **how) as file:
+        pages = None
+        if sections.pages is not None:
+            pages = [page async for page in pages_of_column(file, sections.pages)]
+        with located(Where(key=file.url)):
+            return rpq.FileResult("inspect", task.name, facts=document_of(file, sections, pages))
+
+
+def _show_kinds(output: Output, label: str, rows: Sequence[tuple[str, int]], others: int) -> None:
+    for position, (kind, number) in enumerate(rows[:MAX_LISTED]):
+        output.line("" if position else label, f"{kind}: {wording.counted(number, 'file')}")
+    if len(rows) > MAX_LISTED or others:
+        output.line("", f"and {len(rows) - MAX_LISTED + others:,} more, which --json lists")

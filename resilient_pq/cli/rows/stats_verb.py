@@ -10,7 +10,7 @@ from typing import Any
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.inspect.footer_facts import ColumnFacts, columns_of
+from resilient_pq.cli.inspect.footer_facts import Facts, columns_of
 from resilient_pq.cli.output import text_rows, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import Sources, open_each
@@ -32,35 +32,35 @@ EPILOG = epilog(
 class _Column:
     """One column of all files; `bounds` is None where a part of it has none."""
 
-    facts: list[ColumnFacts] = field(default_factory=list)
+    facts: list[Facts] = field(default_factory=list)
     bounds: list[ColumnStatistics] | None = field(default_factory=list)
 
-    def add(self, file: rpq.File, facts: ColumnFacts) -> None:
+    def add(self, file: rpq.File, facts: Facts) -> None:
         """Count the column of a file."""
         self.facts.append(facts)
         for row_group in range(file.num_row_groups):
-            known = file.statistics(row_group, facts.name)
+            known = file.statistics(row_group, facts["name"])
             if self.bounds is None or known.all_null or not file.metadata.row_groups[row_group].num_rows:
                 continue
             unknown = known.low is None or known.high is None
             self.bounds = None if unknown else [*self.bounds, known]
 
     def _sum(self, name: str) -> int:
-        return sum(getattr(each, name) for each in self.facts)
+        return sum(each[name] for each in self.facts)
 
     def _names(self, name: str) -> list[str]:
-        return list(dict.fromkeys(chain.from_iterable(getattr(each, name) for each in self.facts)))
+        return list(dict.fromkeys(chain.from_iterable(each[name] for each in self.facts)))
 
     def to_json(self) -> dict[str, Any]:
         """As the document has it."""
-        first, nulls = self.facts[0], [each.nulls for each in self.facts]
+        first, nulls = self.facts[0], [each["nulls"] for each in self.facts]
         size, uncompressed = self._sum("num_bytes"), self._sum("uncompressed")
         # Python's values may be of two types, which do not compare: a time with nanoseconds is NumPy's.
         low = min(self.bounds or (), key=attrgetter("low"), default=None)
         high = max(self.bounds or (), key=attrgetter("high"), default=None)
         return {
-            "name": first.name,
-            "type": first.type,
+            "name": first["name"],
+            "type": first["type"],
             "nulls": None if None in nulls else self._sum("nulls"),
             "min": None if low is None else text_rows.plain(low.min),
             "max": None if high is None else text_rows.plain(high.max),
@@ -86,7 +86,7 @@ async def stats(output: Output, urls: Sources) -> int:
             num_files, num_rows = num_files + 1, num_rows + file.num_rows
             with located(Where(key=file.url)):
                 for facts in columns_of(file.contents):
-                    columns.setdefault((facts.name, facts.type), _Column()).add(file, facts)
+                    columns.setdefault((facts["name"], facts["type"]), _Column()).add(file, facts)
     found = [column.to_json() for column in columns.values()]
     output.line("rows", f"{num_rows:,} in {wording.counted(num_files, 'file')}")
     output.table(

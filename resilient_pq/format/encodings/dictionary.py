@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +18,13 @@ from resilient_pq.format.encodings.rle import bit_width
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width, room_for
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.format.side_by_side import SideBySide, one_by_one
 
 MAX_BIT_WIDTH = 32
+#: Values of a part that is looked up by itself, at least.
+_PART: Final = 128 * 1024
+
+_Numbered = tuple[NDArray[Any], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +36,59 @@ class Dictionary:
     all_used: bool = True  # whether every entry is known to be the value of something
 
 
-def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
-    """The dictionary of `values`, told apart by their bits; None where it takes more than `max_bytes` in PLAIN."""
-    if isinstance(values, ByteArrays):
-        # Every entry takes the four bytes of its length at least.
-        found = kernels.dictionary_build_byte_arrays(values.offsets, values.data, max_bytes // 4, max_bytes)
-        if found is None:
-            return None
-        indices, first = found
-        return Dictionary(entries_at(values, first), indices)
-    width = fixed_width(node)
-    if not width or node.physical_type is Type.BOOLEAN:
-        return None
-    found = kernels.dictionary_build(values, max_bytes // width)
+def build(node: Primitive, values: Values, max_bytes: int, side_by_side: SideBySide = one_by_one) -> Dictionary | None:
+    """The dictionary of `values`, told apart by their bits; None where it takes more than `max_bytes` in PLAIN.
+
+    Many values are looked up in parts, where there are threads for them: what becomes of them is the same.
+    """
+    num_parts = min(side_by_side.num_threads, len(values) // _PART)
+    if num_parts > 1:
+        found = _numbered_in_parts(node, values, max_bytes, num_parts, side_by_side)
+    else:
+        found = _numbered(node, values, max_bytes)
     if found is None:
         return None
     indices, first = found
     return Dictionary(entries_at(values, first), indices)
+
+
+def _numbered(node: Primitive, values: Values, max_bytes: int) -> _Numbered | None:
+    """The index of every value, and where each distinct one stands first; None as of `build`."""
+    if isinstance(values, ByteArrays):
+        # Every entry takes the four bytes of its length at least.
+        return kernels.dictionary_build_byte_arrays(values.offsets, values.data, max_bytes // 4, max_bytes)
+    width = fixed_width(node)
+    if not width or node.physical_type is Type.BOOLEAN:
+        return None
+    return kernels.dictionary_build(values, max_bytes // width)
+
+
+def _numbered_in_parts(
+    node: Primitive, values: Values, max_bytes: int, num_parts: int, side_by_side: SideBySide
+) -> _Numbered | None:
+    """As `_numbered`: the distinct values of the parts, one part behind the other, stand as they appear first."""
+    cuts = [len(values) * part // num_parts for part in range(num_parts + 1)]
+    found = side_by_side([partial(_numbered, node, values[start:end], max_bytes) for start, end in pairwise(cuts)])
+    parts = [part for part in found if part is not None]
+    if len(parts) < len(found):
+        return None  # what a part alone has takes more
+    positions = np.concatenate([first + start for (_, first), start in zip(parts, cuts, strict=False)])
+    merged = _numbered(node, entries_at(values, positions), max_bytes)
+    if merged is None:
+        return None
+    places, first = merged
+    indices: NDArray[Any] = memory_pool.empty((len(values),), places.dtype)
+    calls, begin = [], 0
+    for (of_part, distinct), (start, end) in zip(parts, pairwise(cuts), strict=True):
+        calls.append(partial(_renumber, places[begin : begin + len(distinct)], of_part, indices[start:end]))
+        begin += len(distinct)
+    side_by_side(calls)
+    return indices, positions[first]
+
+
+def _renumber(places: NDArray[Any], indices: NDArray[Any], out: NDArray[Any]) -> None:
+    """The indices of a part as those of all: `places` has the index of each of its distinct values."""
+    np.take(places, indices, out=out, mode="clip")  # none is beyond, and "raise" would copy
 
 
 def build_on(node: Primitive, entries: Values, values: Values, max_bytes: int) -> Dictionary | None:

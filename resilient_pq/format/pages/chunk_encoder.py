@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -40,20 +40,7 @@ from resilient_pq.format.pages.page_encoder import EncodedPage, PageCut, cut_pag
 from resilient_pq.format.pages.page_sums import PageSums, sums_of
 from resilient_pq.format.physical_values import LeafData, check_values
 from resilient_pq.format.schema_tree import Leaf
-
-T = TypeVar("T")
-
-
-class SideBySide(Protocol):
-    """Makes calls that do not depend on one another, in any order and in several threads."""
-
-    def __call__(self, calls: Sequence[Callable[[], T]], /) -> list[T]:
-        """The results in the order of the calls, when all have ended."""
-
-
-def one_by_one(calls: Sequence[Callable[[], T]], /) -> list[T]:
-    """The results of calls that are made in the caller's thread, one after the other."""
-    return [call() for call in calls]
+from resilient_pq.format.side_by_side import SideBySide, one_by_one
 
 
 @dataclass(slots=True)
@@ -143,7 +130,7 @@ def encode_chunk(
     """
     data = concatenate(leaf, pieces)
     check_values(leaf, data)
-    chosen = choose(leaf, data, options)
+    chosen = choose(leaf, data, options, side_by_side)
     built, by_dictionary = chosen.dictionary, None
     cuts = cut_pages(leaf, data, built, options)
     if flat and is_flat(leaf, options, cuts):

@@ -29,6 +29,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Repeti
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Values, fixed_width
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.format.side_by_side import SideBySide, one_by_one
 
 #: A sample is this share of the values, within limits, in runs of neighbours: what makes small sizes small, for
 #: differences and for compression, stands between neighbours.
@@ -92,10 +93,10 @@ class Choice:
         return Encoding.PLAIN_DICTIONARY if old else Encoding.PLAIN
 
 
-Choose = Callable[[Leaf, LeafData, ChunkOptions], Choice]
+Choose = Callable[[Leaf, LeafData, ChunkOptions, SideBySide], Choice]
 
 
-def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
+def choose(leaf: Leaf, data: LeafData, options: ChunkOptions, side_by_side: SideBySide = one_by_one) -> Choice:
     """The encoding that was asked for, or the smallest that every reader decodes.
 
     A dictionary that was asked for and would take more than `ChunkOptions.dictionary_bytes` gives way to PLAIN, but
@@ -105,18 +106,18 @@ def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     if data.entries is not None and (begun := _choose_begun(leaf, data, data.entries, options)) is not None:
         return begun
     if options.dictionary is not None:
-        return _choose_kept(leaf, data.values, options)
+        return _choose_kept(leaf, data.values, options, side_by_side)
     if wanted is None:
-        return _choose_smallest(leaf, data, options)
+        return _choose_smallest(leaf, data, options, side_by_side)
     if wanted not in DICTIONARY_ENCODINGS:
         return Choice(wanted)
     built = None
     if _may_be_dictionary(leaf, data.values, options):
-        built = dictionary.build(leaf.node, data.values, options.dictionary_bytes)
+        built = dictionary.build(leaf.node, data.values, options.dictionary_bytes, side_by_side)
     return Choice(Encoding.PLAIN) if built is None else Choice(wanted, built)
 
 
-def choose_first(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
+def choose_first(leaf: Leaf, data: LeafData, options: ChunkOptions, side_by_side: SideBySide = one_by_one) -> Choice:
     """The encoding of the first chunk of a text column, which all others follow: few values say little about them."""
     values = data.values
     if data.entries is None and len(values) < _FEW_VALUES and _may_be_dictionary(leaf, values, options):
@@ -127,8 +128,8 @@ def choose_first(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
         # As many as there are to be drawn from, at least, by Chao's bound.
         varied = in_any + in_one * (in_one - 1) / (2 * (in_two + 1))
         if varied * (num_bytes / in_any + 4) <= options.dictionary_bytes:
-            return _choose_kept(leaf, values, replace(options, dictionary=True))
-    return choose(leaf, data, options)
+            return _choose_kept(leaf, values, replace(options, dictionary=True), side_by_side)
+    return choose(leaf, data, options, side_by_side)
 
 
 def _choose_begun(leaf: Leaf, data: LeafData, entries: Values, options: ChunkOptions) -> Choice | None:
@@ -142,8 +143,10 @@ def _choose_begun(leaf: Leaf, data: LeafData, entries: Values, options: ChunkOpt
     return None if built is None else Choice(wanted or Encoding.RLE_DICTIONARY, built)
 
 
-def _choose_kept(leaf: Leaf, values: Values, options: ChunkOptions) -> Choice:
-    built = dictionary.build(leaf.node, values, _LARGEST_DICTIONARY) if options.dictionary and len(values) else None
+def _choose_kept(leaf: Leaf, values: Values, options: ChunkOptions, side_by_side: SideBySide) -> Choice:
+    built = None
+    if options.dictionary and len(values):
+        built = dictionary.build(leaf.node, values, _LARGEST_DICTIONARY, side_by_side)
     if built is None:
         return Choice(Encoding.PLAIN)
     return Choice(options.encoding or Encoding.RLE_DICTIONARY, built)
@@ -161,7 +164,9 @@ def _may_be_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> boo
     return bool(options.dictionary_bytes and len(values)) and leaf.node.physical_type is not Type.BOOLEAN
 
 
-def _dictionary_that_pays(leaf: Leaf, values: Values, options: ChunkOptions, most: float) -> Dictionary | None:
+def _dictionary_that_pays(
+    leaf: Leaf, values: Values, options: ChunkOptions, most: float, side_by_side: SideBySide
+) -> Dictionary | None:
     """A dictionary, where it takes less than the values and its entries no more than `most` bytes."""
     if not _may_be_dictionary(leaf, values, options):
         return None
@@ -169,7 +174,7 @@ def _dictionary_that_pays(leaf: Leaf, values: Values, options: ChunkOptions, mos
     limit = int(min(options.dictionary_bytes, worth - _index_bytes(len(values), 2), most))
     if limit <= 0 or _too_varied(leaf, values, worth, limit):
         return None
-    built = dictionary.build(leaf.node, values, limit)
+    built = dictionary.build(leaf.node, values, limit, side_by_side)
     if built is None:
         return None
     size = plain_bytes(leaf, built.values) + _index_bytes(len(values), len(built.values))
@@ -226,20 +231,20 @@ def _spread_runs(count: int, run: int) -> tuple[NDArray[np.int64], NDArray[np.in
     return half, starts
 
 
-def _choose_smallest(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
+def _choose_smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, side_by_side: SideBySide) -> Choice:
     """The smallest of PLAIN, a dictionary, and one other encoding, where there is another candidate."""
     values, other = data.values, _other_candidate(leaf, data, options)
     if other is None:
-        return _choose_plain_or_dictionary(leaf, values, options)
+        return _choose_plain_or_dictionary(leaf, values, options, side_by_side)
     sample = _sample(leaf, values)
     must_be_narrow = other is Encoding.DELTA_BINARY_PACKED and not options.new_readers
     if must_be_narrow and not all(_narrow_steps(values[run]) for run in sample):
-        return _choose_plain_or_dictionary(leaf, values, options)
+        return _choose_plain_or_dictionary(leaf, values, options, side_by_side)
     smallest, of_other = _estimate(other, leaf, values, sample, options)
     if _is_clear(other, values, of_other):
         return Choice(other, values=of_other)
     plain, of_plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
-    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * smallest)
+    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * smallest, side_by_side)
     limit, by_dictionary = math.inf, None
     if built is not None:
         size, by_dictionary = _dictionary_estimate(leaf, built, sample, options)
@@ -247,13 +252,13 @@ def _choose_smallest(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choic
     if smallest < _BEATS_PLAIN * plain and smallest <= limit:
         # All steps are looked at only where it would be chosen.
         if must_be_narrow and len(sample) > 1 and not _narrow_steps(values):
-            return _choose_plain_or_dictionary(leaf, values, options)
+            return _choose_plain_or_dictionary(leaf, values, options, side_by_side)
         return Choice(other, values=of_other)
     return Choice(Encoding.PLAIN, values=of_plain) if by_dictionary is None or plain <= limit else by_dictionary
 
 
-def _choose_plain_or_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> Choice:
-    built = _dictionary_that_pays(leaf, values, options, math.inf)
+def _choose_plain_or_dictionary(leaf: Leaf, values: Values, options: ChunkOptions, side_by_side: SideBySide) -> Choice:
+    built = _dictionary_that_pays(leaf, values, options, math.inf, side_by_side)
     if built is None:
         return Choice(Encoding.PLAIN)
     if options.codec is not CompressionCodec.UNCOMPRESSED:

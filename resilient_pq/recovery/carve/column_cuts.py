@@ -139,6 +139,11 @@ class CutChunks:
         ]
         return sum(alike) >= _MOST * len(alike)
 
+    def may_be_columns(self, chunk: CutChunk) -> bool:
+        """Whether the pages of a chunk may be chunks of several columns."""
+        pages = self._pages_of(Span(self._leaves[chunk.kinds[0]], chunk.start, chunk.end, chunk.rows, whole=True))
+        return len(pages) > 1 and not any(page.has_dictionary for page in pages) and not _ascend(pages)
+
     def _pages_of(self, span: Span) -> list[CutChunk]:
         """The data pages of a chunk, each as a chunk."""
         kind = self._layout.columns[span.leaf]
@@ -289,10 +294,8 @@ def _all_alike(runs: Sequence[Sequence[CutChunk]], count: int) -> bool:
 def _of_equal_rows(chunks: Sequence[CutChunk]) -> int | None:
     """The number of columns among chunks with the same number of rows, whether a row group begins or not."""
     if len(chunks) > 1 and _repeats(chunks, 1):
-        if _ascend(chunks) or _ascend(chunks[::-1]):
-            return 1
-        counts = [] if _are_alike(chunks, 1) else [n for n in range(2, len(chunks)) if not len(chunks) % n]
-        return next((count for count in counts if _recurs(chunks, count)), None)
+        # That some are more alike than others does not tell, as the values of several columns may grow together.
+        return 1 if _ascend(chunks) or _ascend(chunks[::-1]) else None
     # Of a file that was cut, the last row group may lack chunks.
     counts = [n for n in range(1, len(chunks)) if not len(chunks) % n or len(chunks) > 2 * n]
     count = next((count for count in counts if _recurs(chunks, count)), len(chunks))

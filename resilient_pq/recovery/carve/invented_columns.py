@@ -172,8 +172,10 @@ def _count_by_repetition(
 ) -> ColumnCount | None:
     """The number of columns by what repeats; None where pages can be laid out well in another way, too."""
     counted = count_columns(runs, begins=begins)
-    if counted is None or _is_one_type(list(chain(*runs))):
-        return counted
+    if counted is None:
+        return None
+    if _is_one_type(list(chain(*runs))):
+        return None if counted.count == 1 and chunks.may_be_columns(runs[0][0]) else counted
     rivals = (rows for rows in reaching if rows != runs[0][0].rows)
     return None if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals) else counted
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_search import FoundPage
 from resilient_pq.errors import Where
 from resilient_pq.format.file_metadata import Type
@@ -55,19 +57,35 @@ def _report_several(taken: carve.FoundFile, files: Sequence[carve.FoundFile]) ->
 
 
 def _without_copies(files: Sequence[carve.FoundFile], known: Reconstruction) -> list[carve.FoundFile]:
-    """Files that have pages, without the copies of page headers in records, and the pages of files in values."""
+    """Files that have pages, without the copies of page headers in records, and the pages of other files."""
     found = {} if known.survey is None else known.survey.found
     inner = known.inner_files
     places = sorted((at, at + header.end - header.offset) for at, header in found.items())
+    strange = list(_strange_ranges(known))
+    starts = [place.start for place in strange]
 
     def is_copy(page: FoundPage) -> bool:
         i = bisect_right(places, (page.offset, page.offset)) - 1
         if i >= 0 and places[i][1] >= page.end:
             return True
+        i = bisect_right(starts, page.offset) - 1
+        if i >= 0 and page.end <= strange[i].end:
+            return True
         return any(place.start <= page.offset < place.end for place in inner)
 
     files = [replace(file, pages=tuple(page for page in file.pages if not is_copy(page))) for file in files]
     return [file for file in files if file.pages]
+
+
+def _strange_ranges(known: Reconstruction) -> Iterator[ByteRange]:
+    """Between which records all pages are, or may be, of another file: it lies between this one's, or behind them."""
+    found = {} if known.survey is None or known.moved or known.lies_within else known.survey.found
+    size, mine = known.source.info.size, known.file_id
+    records = sorted((at, header.file_id == mine) for at, header in found.items())
+    last = max((at for at, is_mine in records if is_mine), default=size)
+    for (start, is_mine), (end, is_next_mine) in pairwise([*records, (size, False)]):
+        if not is_next_mine and (not is_mine or (start == last and end < size)):
+            yield ByteRange(start, end)
 
 
 async def _rebuild(known: Reconstruction, file: carve.FoundFile) -> tuple[RebuiltFile, str | None]:

@@ -119,12 +119,19 @@ async def _version_up_to(known: Reconstruction, end: int, first: RecordHeader | 
     message = (
         f"it was written over the beginning of an older version, of which {size - end:,} bytes and the footer stand "
         "behind its end: they are not looked at"
-    )
+    ) + _how_to_take(other.footer.record, contents.footer.record)
     behind = Finding(Damage.FOREIGN, message, Where(offset=end), end, size, costs_rows=False)
     error = FormatError(
         "the footer at the end is that of an older version", where=Where(key=known.source.url, offset=end)
     )
     return NewerVersion(replace(found.with_findings(behind), error=error), proven)
+
+
+def _how_to_take(older: RecordHeader | None, newer: RecordHeader | None) -> str:
+    """Words for the option that takes the older version; none where no option does."""
+    if older is None or newer is None or older.file_id == newer.file_id:
+        return ""
+    return f"; --file-id {older.file_id.hex()} takes that one"
 
 
 def _is_other_version(contents: Contents, other: Contents) -> bool:

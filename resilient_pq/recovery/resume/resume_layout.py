@@ -213,7 +213,7 @@ def own_keys(contents: Contents) -> dict[str, str | None]:
         key: value
         for key, value in contents.key_value.items()
         if (key == DATASET_KEY or not key.startswith("rpq."))
-        and not (key == ARROW_SCHEMA_KEY and value is not None and not is_stored_schema(value, num_columns))
+        and not (key == ARROW_SCHEMA_KEY and not is_stored_schema(value or "", num_columns))
     }
 
 

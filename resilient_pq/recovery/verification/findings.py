@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from resilient_pq.byte_ranges import ByteRange
@@ -152,8 +153,25 @@ async def examine_row_groups(
                 done += subject.place.range.size
                 if progress is not None:
                     progress(done, total)
-    for finding in shapes.findings():
+    for finding in chain(shapes.findings(), _contradicted_names(contents)):
         yield finding
+
+
+def _contradicted_names(contents: Contents) -> Iterator[Finding]:
+    """Columns that row groups name otherwise than the schema does, in a footer that has no checksum."""
+    if contents.footer.record is not None:
+        return
+    for leaf in contents.schema.leaves:
+        chunks = [row_group.columns[leaf.ordinal].meta_data for row_group in contents.metadata.row_groups]
+        names = Counter(
+            ".".join(chunk.path_in_schema) for chunk in chunks if chunk is not None and chunk.path_in_schema
+        )
+        del names[leaf.column_path]
+        if names:
+            name, count = names.most_common(1)[0]
+            called = f"{leaf.column_path!r} in the schema and {name!r} in {count} of {len(chunks)} row groups"
+            message = f"a column is called {called}: one of the names was changed"
+            yield Finding(Damage.CORRUPT, message, Where(column=leaf.column_path), costs_rows=False)
 
 
 async def _chunks(

@@ -72,8 +72,8 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     messages = []
     if contents.footer.trailing and contents.metadata.encryption_algorithm is None:
         messages.append(f"something within the footer ends it {contents.footer.trailing:,} bytes too early")
-    stored = contents.key_value.get(ARROW_SCHEMA_KEY)
-    if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
+    stored = contents.key_value.get(ARROW_SCHEMA_KEY) or ""
+    if ARROW_SCHEMA_KEY in contents.key_value and not is_stored_schema(stored, len(contents.schema.columns)):
         messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
     orders = contents.metadata.column_orders
     if orders is not None and len(orders) != len(contents.schema.leaves):
