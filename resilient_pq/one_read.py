@@ -9,7 +9,6 @@ from typing import Any
 from resilient_pq.arrow.table import Table
 from resilient_pq.io import ReadStore, RetryPolicy
 from resilient_pq.io.cancellation import in_loop, in_one_hop
-from resilient_pq.io.file_object_store import in_filesystem
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_plan import Filters, Strings
 
@@ -45,7 +44,11 @@ async def read(
         SchemaError: There is no such column, or an argument has a value that it cannot have.
         StoreError: The store could not give the bytes.
     """
-    place = url if filesystem is None else in_filesystem(filesystem, url)
+    place = url
+    if filesystem is not None:
+        from resilient_pq.io.file_object_store import in_filesystem  # noqa: PLC0415 (most callers have a path)
+
+        place = in_filesystem(filesystem, url)
     opening = open(place, storage_options=storage_options, retry=retry, **options)
 
     async def reading() -> Table:

@@ -74,7 +74,7 @@ def test_a_name_brings_its_own_package() -> None:
 
 @pytest.mark.parametrize(
     ("work", "most", "others"),
-    [(READ, 152, {"parity", "writer"}), (WRITE, 159, {"damage", "reader"})],
+    [(READ, 126, {"parity", "writer"}), (WRITE, 150, {"damage", "reader"})],
     ids=["read", "write"],
 )
 def test_an_ordinary_local_file_brings_what_it_needs(work: str, most: int, others: set[str], tmp_path: Path) -> None:

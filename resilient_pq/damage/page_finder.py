@@ -22,6 +22,7 @@ _PAGE_TYPES: Final = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2, PageType.DICTIO
 _HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"
 _ADRIFT: Final = "nothing proves its place: bytes before it are damaged, and no page follows up to the chunk's end"
 _EXCHANGED: Final = "another page is in its place"
+_STRANGE: Final = "the page that lies here is of no column, or of another one"
 _ALIKE: Final = "it stores its data in a gzip member, and no hash tells it from others of its size"
 
 #: Repairs a damaged body by turning one bit, given the CRC32 that it should have; None where that is not possible.
@@ -90,7 +91,8 @@ class PageFinder:
         at = self._chunk.range.start
         for hint in hints.pages:
             if at < hint.offset:
-                fates += self._chain(at, hint.offset, len(fates))
+                between = self._chain(at, hint.offset, len(fates))
+                fates += map(_refused, between) if hints.searched else between
             fates.append(self._hinted_page(hint, len(fates)))
             at = hint.end
         if at < self._chunk.range.end and not hints.complete:
@@ -260,3 +262,9 @@ class PageFinder:
                 fate = replace(lost, reading=number)
                 return self._whole(fate, ordinal, header, memoryview(turned), RepairSource.BIT_REPAIR)
         return lost
+
+
+def _refused(fate: PageFate) -> PageFate:
+    """The fate of a page that was found whole, and not taken for one of the chunk."""
+    is_whole = fate.page is not None and fate.repair is None
+    return replace(fate.lost(_STRANGE), num_rows=None, is_dictionary=False) if is_whole else fate

@@ -45,6 +45,7 @@ class PageHints:
     begins: bool = True  # Whether the first of them is the first of the chunk; otherwise others may have been before it
     ends: bool = True  # Whether nothing of the chunk is behind the last of them; otherwise others may have been there
     unproven: bool = False  # Whether nothing proves that the pages at these places are of the chunk
+    searched: bool = False  # Whether whole pages that lie between them are known to be of something else
     counted: bool = False  # Whether rows are counted by the headers of the pages themselves, which nothing vouches for
 
     def tell_apart(self, codec: int) -> bool:

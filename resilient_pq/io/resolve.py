@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from resilient_pq.errors import NOWHERE, SchemaError, StoreError, Where
-from resilient_pq.io.file_object_store import store_of
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.location import Address, is_shown, mistyped, shown
 from resilient_pq.io.protocols import ReadStore, WriteStore
@@ -199,6 +198,8 @@ class Stores:
         if isinstance(location, tuple):
             return location
         if not isinstance(location, str | os.PathLike):
+            from resilient_pq.io.file_object_store import store_of  # noqa: PLC0415 (most callers have a path)
+
             return store_of(location)
         if _is_of_fsspec(location):
             return await asyncio.to_thread(self.resolve, location, bucket_alone=bucket_alone)

@@ -164,7 +164,7 @@ class _Search:
             if any(found.shards_offset == header.end and found.is_whole for found in self._records.values()):
                 return
         end = ByteRange(max(place.start, place.end - _MAX_RECORD), place.end)
-        self._add_all(await self.read(end), end.start, 0)
+        self._add_all(await self.read(end), end.start)
 
     async def scan(self, start: int) -> None:
         """Look for records from an offset of the object on."""
@@ -185,12 +185,12 @@ class _Search:
                 payload = ByteRange(at + HEADER_SIZE, at + HEADER_SIZE + header.payload_size)
                 self._add(header, GroupRecord.unpack(await self._source.read(payload)), at - header.offset)
 
-    def _add_all(self, data: memoryview, start: int, shift: int) -> None:
+    def _add_all(self, data: memoryview, start: int) -> None:
         for at in find_all(data, RECORD_MAGIC).tolist():
             header = parse_header(data[at : at + HEADER_SIZE])
             if header is not None and _may_be(header):
                 payload = data[at + HEADER_SIZE : at + HEADER_SIZE + header.payload_size]
-                self._add(header, GroupRecord.unpack(payload), start + at - header.offset + shift)
+                self._add(header, GroupRecord.unpack(payload), start + at - header.offset)
 
     def _add(self, header: RecordHeader, record: GroupRecord | None, shift: int = 0) -> None:
         """Take a record that lies so many bytes behind the place where it was written, if all of it fits together."""

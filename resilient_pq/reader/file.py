@@ -23,7 +23,6 @@ from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.filter.indexed_file import IndexedFile
-from resilient_pq.reader.plan_display import PlannedRead
 from resilient_pq.reader.read_batches import cut_into_batches
 from resilient_pq.reader.read_options import ReadLimits, ReadSettings
 from resilient_pq.reader.read_plan import (
@@ -44,6 +43,7 @@ from resilient_pq.units import MiB
 
 if TYPE_CHECKING:
     from resilient_pq.reader.healing import HealedChunk
+    from resilient_pq.reader.plan_display import PlannedRead
 
 #: Bytes of free memory that are kept when a file is closed: enough to read the next small file.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
@@ -347,6 +347,8 @@ class File(IndexedFile):
             FormatError: A column chunk is not where it can be.
             StoreError: The store could not give the indexes.
         """
+        from resilient_pq.reader.plan_display import PlannedRead  # noqa: PLC0415 (most reads are not displayed)
+
         with located(Where(key=self.url)):
             query = ReadQuery(columns, row_groups, filters, limit)
             num_chunks = self.contents.num_chunks

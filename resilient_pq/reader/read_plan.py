@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Final, Literal, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,15 @@ from resilient_pq.errors import FormatError, KeyMissingError, OptionError, Schem
 from resilient_pq.format import kernels
 from resilient_pq.format.footer import CRC_KEY, key_values
 from resilient_pq.format.indexes.row_ranges import Rows, count
-from resilient_pq.format.indexes.trusted_bounds import chunk_statistics
 from resilient_pq.format.kernels.page_columns import ChunkNumber
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema_tree import Leaf, Schema, Selection
 from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range, row_group_sizes
 from resilient_pq.reader.data_file import data_file
-from resilient_pq.reader.filter.filters import Filter, Term, filter_of
+
+if TYPE_CHECKING:
+    from resilient_pq.reader.filter.filters import Filter, Term
 
 #: How strings come: as they were stored, as Arrow's string and binary, or as their views.
 Strings: TypeAlias = Literal["stored", "plain", "view"]
@@ -278,6 +279,8 @@ def plan_read(
     chosen = None
     left_out: list[RowGroupLeftOut] = []
     if filters is not None:
+        from resilient_pq.reader.filter.filters import filter_of  # noqa: PLC0415 (most reads have no filter)
+
         chosen = filter_of(contents.schema, filters)
         known = {ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)}
         rows = contents.metadata.row_groups
@@ -343,6 +346,8 @@ def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
     metadata = group.columns[term.leaf.ordinal].meta_data
     if metadata is None or metadata.num_values != group.num_rows:
         return True  # the leaf is in no list, so each row has a value or a null: the footer is damaged
+    from resilient_pq.format.indexes.trusted_bounds import chunk_statistics  # noqa: PLC0415 (most reads have no filter)
+
     return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
 
 

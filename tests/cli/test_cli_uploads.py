@@ -19,7 +19,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.shared_options import parse_age
-from resilient_pq.cli.uploads import upload_text
+from resilient_pq.cli.uploads import found_uploads
 from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 
@@ -259,15 +259,15 @@ def test_what_is_no_age(text: str) -> None:
     [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (7_199, "1h"), (86_400, "1d"), (14 * 86_400, "2w")],
 )
 def test_ages_in_words(since: int, words: str) -> None:
-    assert upload_text.age(timedelta(seconds=since)) == words
+    assert found_uploads.age(timedelta(seconds=since)) == words
 
 
 def test_an_upload_whose_age_is_not_told() -> None:
     upload = rpq.Upload("s3://b/k", "b/k", "id", None, 1, 2_048, 2_048, None, None)
-    assert upload_text.row(upload, datetime.now(UTC)) == (
+    assert found_uploads.row(upload, datetime.now(UTC)) == (
         "s3://b/k", "id", "?", "?", "1", "2.0 KiB", "2.0 KiB", "gap-free", "unknown",
     )  # fmt: skip
-    assert upload_text.as_json(upload)["initiated"] is None
+    assert found_uploads.as_json(upload)["initiated"] is None
 
 
 def test_many_uploads_are_completed_by_a_pattern(s3: Any, crash: Crash, reached: Any, rpq_run: Run) -> None:

@@ -137,19 +137,31 @@ def test_row_groups_of_two_kinds_of_columns_are_laid_out_whatever_their_sizes(ca
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("use_dictionary", [False, True], ids=["without dictionaries", "with dictionaries"])
-def test_without_a_schema_columns_of_one_type_are_not_counted_by_what_is_alike(
-    use_dictionary: bool, carving: Any
-) -> None:
-    """Two columns in turns of long and of short texts are as good as one row group more of half as many columns."""
+def test_without_a_schema_columns_of_one_type_are_not_counted_by_what_is_alike(carving: Any) -> None:
+    """Columns in turns of short and of long texts are as good as more row groups of half as many columns."""
     rng, out = random.Random(1), io.BytesIO()
-    lengths = (3, 40, 3, 40) if use_dictionary else (3, 40)
-    table = pa.table({f"c{i}": [f"{rng.random():.{size}f}" for _ in range(60)] for i, size in enumerate(lengths)})
-    size = {} if use_dictionary else {"data_page_size": 64, "write_batch_size": 10}
-    pq.write_table(table, out, row_group_size=30, use_dictionary=use_dictionary, **size)
+    table = pa.table(
+        {f"c{i}": [f"{rng.random():.{size}f}" for _ in range(60)] for i, size in enumerate((3, 40, 3, 40))}
+    )
+    pq.write_table(table, out, row_group_size=30)
     origin = Origin(out.getvalue(), carving)
     rebuilt = carving.carve(out.getvalue()[: origin.end])
     assert not rebuilt.row_groups and "nothing tells of which columns" in rebuilt.findings[-1].message
+
+
+@sampled(60, 1000)
+def test_without_a_schema_pages_of_texts_are_no_columns(carving: Any, count: int) -> None:
+    """Two columns of two row groups, whose pages may as well be of one column, or chunks of five."""
+    for seed in range(count):
+        rng, out = random.Random(seed), io.BytesIO()
+        table = pa.table({name: COLUMNS[rng.choice(["growing", "random", "short"])](rng, 100) for name in "ab"})
+        size = rng.choice([64, 200])
+        pq.write_table(table, out, row_group_size=50, use_dictionary=False, data_page_size=size, write_batch_size=10)
+        origin = Origin(out.getvalue(), carving)
+        rebuilt = carving.carve(out.getvalue()[: origin.end])
+        named = [group for group in rebuilt.row_groups if any(group.chunks)]
+        assert not any(map(origin.are_wrong, named)), seed
+        assert not named or len(rebuilt.schema.leaves) == 2, seed
 
 
 def test_bytes_of_one_row_group_may_be_missing_without_a_trace(carving: Any) -> None:

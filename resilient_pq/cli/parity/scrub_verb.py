@@ -17,7 +17,7 @@ from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import parse_age, parse_size
-from resilient_pq.cli.uploads import upload_text
+from resilient_pq.cli.uploads import found_uploads
 from resilient_pq.io.location import shown
 from resilient_pq.shell_commands import command
 
@@ -107,7 +107,7 @@ def _show(output: Output, urls: list[str], state: str, report: rpq.ScrubReport) 
     for label, text in _lines(report):
         output.line(label, text)
     document: dict[str, Any] = asdict(report) | {"num_damaged": report.num_damaged}
-    document |= {"uploads": [upload_text.as_json(each) for each in report.uploads]}
+    document |= {"uploads": [found_uploads.as_json(each) for each in report.uploads]}
     document |= {"oldest_proof": report.oldest_proof and report.oldest_proof.isoformat()}
     outcome = "healed" if report.damaged else "sound"
     if report.exit_code:
@@ -132,11 +132,11 @@ def _lines(report: rpq.ScrubReport) -> Iterator[tuple[str, str]]:
     yield from (("gone", url) for url in report.gone)
     now = datetime.now(UTC)
     for upload in report.uploads:
-        age = "unknown" if upload.initiated is None else upload_text.age(now - upload.initiated)
+        age = "unknown" if upload.initiated is None else found_uploads.age(now - upload.initiated)
         yield "upload", f"{upload.url}: open, {age} old"
     yield from (("unfinished", path) for path in report.partial_files)
     if report.oldest_proof is not None:
-        yield "oldest", f"every object was proven within the last {upload_text.age(now - report.oldest_proof)}"
+        yield "oldest", f"every object was proven within the last {found_uploads.age(now - report.oldest_proof)}"
 
 
 def _next(urls: list[str], state: str, report: rpq.ScrubReport) -> list[tuple[str, ...]]:

@@ -12,7 +12,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Log, OlderThan, UploadId
-from resilient_pq.cli.uploads import upload_selection, upload_text
+from resilient_pq.cli.uploads import found_uploads
 from resilient_pq.io import WriteStore
 from resilient_pq.io.location import shown
 
@@ -44,16 +44,16 @@ async def uploads_abort(
     upload below URL that is at least so old; `rpq uploads list` shows them first. A writer that is still alive cannot
     go on.
     """
-    upload_selection.refuse_young(url, older_than)
+    found_uploads.refuse_young(url, older_than)
     if older_than is None:
         return await _abort_one(output, url, upload_id, log)
     return await _abort_old(output, url, upload_id, older_than, log)
 
 
 async def _abort_one(output: Output, url: str, upload_id: str | None, log: str | None) -> int:
-    store, key = upload_selection.place_of(url, output.reached.options, bucket_alone=False)
+    store, key = found_uploads.place_of(url, output.reached.options, bucket_alone=False)
     async with store:
-        found = await upload_selection.uploads_of(store, url, key, log=log)
+        found = await found_uploads.uploads_of(store, url, key, log=log)
         aborted = await rpq.abort_upload((store, key), upload_id=upload_id)
     dropped = [upload for upload in found if (upload.key, upload.upload_id) == (key, aborted)]
     _show_dropped(output, dropped)
@@ -61,20 +61,20 @@ async def _abort_one(output: Output, url: str, upload_id: str | None, log: str |
 
 
 async def _abort_old(output: Output, url: str, upload_id: str | None, older_than: timedelta, log: str | None) -> int:
-    store, prefix = upload_selection.place_of(url, output.reached.options)
+    store, prefix = found_uploads.place_of(url, output.reached.options)
     async with store:
-        found = await upload_selection.uploads_of(store, url, prefix, older_than=older_than, log=log)
+        found = await found_uploads.uploads_of(store, url, prefix, older_than=older_than, log=log)
         meant = [upload for upload in found if upload_id in (None, upload.upload_id)]
         dropped = [upload for upload in meant if await _drop(output, store, upload)]
     if not dropped:
         output.line(
-            "nothing", f"no such upload was begun {upload_text.age(older_than)} ago or earlier; none was dropped"
+            "nothing", f"no such upload was begun {found_uploads.age(older_than)} ago or earlier; none was dropped"
         )
     return _finish(output, url, dropped)
 
 
 def _finish(output: Output, url: str, dropped: list[rpq.Upload]) -> int:
-    output.finish("aborted", url=shown(url), uploads=[upload_text.as_json(upload) for upload in dropped])
+    output.finish("aborted", url=shown(url), uploads=[found_uploads.as_json(upload) for upload in dropped])
     return ExitCode.SOUND
 
 
@@ -91,5 +91,5 @@ async def _drop(output: Output, store: WriteStore, upload: rpq.Upload) -> bool:
 def _show_dropped(output: Output, dropped: list[rpq.Upload]) -> None:
     now = datetime.now(UTC)
     for upload in dropped:
-        begun = "" if upload.initiated is None else f", begun {upload_text.age(now - upload.initiated)} ago"
-        output.line("aborted", f"{upload.url}, {upload.upload_id}{begun}, {upload_text.holds(upload)}")
+        begun = "" if upload.initiated is None else f", begun {found_uploads.age(now - upload.initiated)} ago"
+        output.line("aborted", f"{upload.url}, {upload.upload_id}{begun}, {found_uploads.holds(upload)}")

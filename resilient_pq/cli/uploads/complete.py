@@ -15,7 +15,7 @@ from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import OlderThan, UploadId
-from resilient_pq.cli.uploads import upload_selection, upload_text
+from resilient_pq.cli.uploads import found_uploads
 from resilient_pq.errors import Where
 from resilient_pq.io.location import shown
 
@@ -72,7 +72,7 @@ async def uploads_complete(
     cannot be completed is reported, and the others go on. --json prints a document for each as a line, and one of all
     as the last.
     """
-    upload_selection.refuse_young(url, older_than)
+    found_uploads.refuse_young(url, older_than)
     options: dict[str, Any] = {"overwrite": overwrite, "gap_free": gap_free}
     if older_than is None:
         options |= {"upload_id": upload_id, "metadata": metadata}
@@ -88,9 +88,9 @@ async def _complete_many(output: Output, url: str, older_than: timedelta, option
     """Complete each upload by itself; the exit code is the highest."""
     output.as_lines = True
     code = num_errors = 0
-    store, prefix = upload_selection.place_of(url, output.reached.options)
+    store, prefix = found_uploads.place_of(url, output.reached.options)
     async with store:
-        found = await upload_selection.uploads_of(store, url, prefix, older_than=older_than)
+        found = await found_uploads.uploads_of(store, url, prefix, older_than=older_than)
         for upload in found:
             try:
                 done = await rpq.complete_upload((store, upload.key), upload_id=upload.upload_id, **options)
@@ -101,7 +101,7 @@ async def _complete_many(output: Output, url: str, older_than: timedelta, option
             else:
                 _show_completed(output, done)
     if not found:
-        output.line("nothing", f"no such upload was begun {upload_text.age(older_than)} ago or earlier")
+        output.line("nothing", f"no such upload was begun {found_uploads.age(older_than)} ago or earlier")
     output.finish(
         "completed",
         url=shown(url),

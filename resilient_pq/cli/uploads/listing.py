@@ -11,7 +11,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Log, OlderThan
-from resilient_pq.cli.uploads import upload_selection, upload_text
+from resilient_pq.cli.uploads import found_uploads
 from resilient_pq.io.location import shown
 
 NAME = "uploads list"
@@ -38,19 +38,19 @@ async def uploads_list(
     "completable" is the size of the object that completing would make. Of an upload by this package it ends at the
     newest stored checkpoint ("rule"); of one by another program, before the first missing part ("gap-free").
     """
-    store, key = upload_selection.place_of(url, output.reached.options)
+    store, key = found_uploads.place_of(url, output.reached.options)
     async with store:
-        found = await upload_selection.uploads_of(store, url, key, older_than=older_than, log=log)
+        found = await found_uploads.uploads_of(store, url, key, older_than=older_than, log=log)
     if found:
         now = datetime.now(UTC)
-        output.table(upload_text.HEADER, [upload_text.row(upload, now) for upload in found], left=2)
+        output.table(found_uploads.HEADER, [found_uploads.row(upload, now) for upload in found], left=2)
     else:
-        old = "" if older_than is None else f" since {upload_text.age(older_than)} or longer"
+        old = "" if older_than is None else f" since {found_uploads.age(older_than)} or longer"
         output.line("nothing", f"no upload is open{old} below {shown(url)}")
     following = [
         output.reached.command(("rpq", "uploads", "show", upload.url, "--upload-id", upload.upload_id))
         for upload in found[:1]
     ]
-    uploads = [upload_text.as_json(upload) for upload in found]
+    uploads = [found_uploads.as_json(upload) for upload in found]
     output.finish("read", following=following, url=shown(url), uploads=uploads)
     return ExitCode.SOUND

@@ -10,7 +10,7 @@ from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Log, UploadId, Url
-from resilient_pq.cli.uploads import upload_text
+from resilient_pq.cli.uploads import found_uploads
 from resilient_pq.shell_commands import command
 
 NAME = "uploads show"
@@ -44,7 +44,7 @@ async def show(
         rows=info.num_rows,
         following=[output.reached.command(command) for command in _next(info)],
         url=info.url,
-        uploads=[upload_text.as_json(upload) for upload in info.uploads],
+        uploads=[found_uploads.as_json(upload) for upload in info.uploads],
         object=_object_json(info),
     )
     return ExitCode.SOUND if found else ExitCode.NOTHING
@@ -59,7 +59,7 @@ def _show_upload(output: Output, upload: rpq.Upload) -> None:
     begun = "" if upload.initiated is None else f", begun {upload.initiated:%Y-%m-%d %H:%M:%S %Z}"
     output.line("upload", f"{upload.upload_id}{begun}")
     output.line("parts", f"{upload.num_parts:,}, {wording.in_bytes(upload.num_bytes)}")
-    output.line("holds", upload_text.holds(upload))
+    output.line("holds", found_uploads.holds(upload))
     if upload.gap is not None:
         output.line("missing", f"part {upload.gap:,}")
     if upload.bytes_behind:

@@ -7,24 +7,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from resilient_pq.errors import FileClosedError, UnsupportedError, Where, located
-from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.footer import key_values
-from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
-from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import ObjectTail
 from resilient_pq.io.cancellation import in_loop
 from resilient_pq.notebook_html import preformatted
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.filter import index_ranges
-from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter
-from resilient_pq.reader.filter.index_reader import IndexReader
 from resilient_pq.reader.read_options import ReadSettings
 from resilient_pq.reader.row_groups import RowGroupReader
 from resilient_pq.units import counted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # most reads need no index: what these are of is imported when it is asked for
     from resilient_pq.damage.lost_region import LostRegion
+    from resilient_pq.format.file_metadata import OffsetIndex
+    from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
+    from resilient_pq.format.sorting import SortingColumn
+    from resilient_pq.reader.filter import index_ranges
+    from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter
+    from resilient_pq.reader.filter.index_reader import IndexReader
 
 T = TypeVar("T")
 
@@ -68,6 +68,8 @@ class IndexedFile:
     @property
     def sorting_columns(self) -> tuple[SortingColumn, ...]:
         """The order in which the rows of every row group are, as far as the file says so; others do not check it."""
+        from resilient_pq.reader.filter import index_ranges  # noqa: PLC0415
+
         return index_ranges.common_sorting_columns(self.contents)
 
     def statistics(self, row_group: int, column: str | int) -> ColumnStatistics:
@@ -81,6 +83,8 @@ class IndexedFile:
             SchemaError: There is no such row group or column.
             FormatError: The footer says nothing of the chunk.
         """
+        from resilient_pq.reader.filter import index_ranges  # noqa: PLC0415
+
         with located(Where(key=self.url)):
             return index_ranges.statistics_of_chunk(index_ranges.chunk_of(self.contents, row_group, column))
 
@@ -95,6 +99,8 @@ class IndexedFile:
             SchemaError: There is no such row group or column.
             FormatError: The footer says nothing of the chunk.
         """
+        from resilient_pq.reader.filter import index_ranges  # noqa: PLC0415
+
         with located(Where(key=self.url)):
             chunk = index_ranges.chunk_of(self.contents, row_group, column)
             pairs = key_values(chunk.metadata.key_value_metadata)
@@ -115,6 +121,8 @@ class IndexedFile:
             FormatError: The index is damaged.
             StoreError: The store could not give the bytes.
         """
+        from resilient_pq.reader.filter import index_ranges  # noqa: PLC0415
+
         return await self._index(row_group, column, index_ranges.column_index_place, index_ranges.decode_columns)
 
     async def offset_index(self, row_group: int, column: str | int) -> OffsetIndex | None:
@@ -132,6 +140,8 @@ class IndexedFile:
             FormatError: The index is damaged.
             StoreError: The store could not give the bytes.
         """
+        from resilient_pq.reader.filter import index_ranges  # noqa: PLC0415
+
         return await self._index(row_group, column, index_ranges.offset_index_place, index_ranges.decode_offsets)
 
     async def bloom_filter(self, row_group: int, column: str | int) -> ColumnBloomFilter | None:
@@ -150,6 +160,9 @@ class IndexedFile:
             UnsupportedError: It is of a kind that this version does not know.
             StoreError: The store could not give the bytes.
         """
+        from resilient_pq.reader.filter import index_ranges  # noqa: PLC0415
+        from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter  # noqa: PLC0415
+
         found = await self._index(row_group, column, index_ranges.bloom_filter_place, index_ranges.decode_filter)
         if found is None:
             return None
@@ -166,6 +179,8 @@ class IndexedFile:
         find: Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None],
         decode_bytes: Callable[[index_ranges.IndexPlace, memoryview], T],
     ) -> T | None:
+        from resilient_pq.reader.filter import index_ranges  # noqa: PLC0415
+
         self._check_open()
         with located(Where(key=self.url)):
             place = find(index_ranges.chunk_of(self.contents, row_group, column))
@@ -176,6 +191,8 @@ class IndexedFile:
 
     @cached_property
     def _indexes(self) -> IndexReader:
+        from resilient_pq.reader.filter.index_reader import IndexReader  # noqa: PLC0415
+
         return IndexReader(
             self.objects,
             self._tail,

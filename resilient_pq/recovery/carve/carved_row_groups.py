@@ -64,8 +64,9 @@ class RowGroupBuilder:
         rows = num_rows if num_rows is not None else sum(placed.span.rows for placed in spans)
         metadata = self._metadata(leaf, probed, place)
         known = PageHints(
-            pages, complete=whole, begins=adrift or spans[0].begins_chunk, ends=adrift or spans[-1].ends_chunk
-        )
+            pages, complete=whole, searched=True,
+            begins=adrift or spans[0].begins_chunk, ends=adrift or spans[-1].ends_chunk,
+        )  # fmt: skip
         return LocatedChunk(ChunkRead(row_group, leaf, metadata, place, rows), known)
 
     def _first_rows(self, leaf: Leaf, placed: PlacedSpan, num_rows: int | None) -> Iterable[int | None]:

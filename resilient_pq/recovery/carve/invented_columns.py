@@ -175,7 +175,7 @@ def _count_by_repetition(
     if counted is None:
         return None
     if _is_one_type(list(chain(*runs))):
-        return None if counted.count == 1 and chunks.may_be_columns(runs[0][0]) else counted
+        return None if any(map(chunks.may_be_columns, chain(*runs))) else counted
     rivals = (rows for rows in reaching if rows != runs[0][0].rows)
     return None if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals) else counted
 

@@ -69,7 +69,7 @@ def _one_chunk(first: LocatedChunk, rest: LocatedChunk) -> LocatedChunk:
     )
     return LocatedChunk(
         replace(read, metadata=metadata, range=place),
-        PageHints(tuple(pages), complete=False, ends=rest.pages is None or rest.pages.ends),
+        PageHints(tuple(pages), complete=False, searched=True, ends=rest.pages is None or rest.pages.ends),
     )
 
 
