@@ -14,8 +14,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from resilient_pq.errors import ThriftError
 from resilient_pq.format import kernels
 
-#: Structs nested deeper than this are refused. Real ones reach 8 (FileMetaData down to a TimeUnit).
-MAX_DEPTH = 64
+MAX_DEPTH = 64  # Structs nested deeper than this are refused. Real ones reach 8 (FileMetaData down to a TimeUnit).
 
 T = TypeVar("T")
 

@@ -40,12 +40,9 @@ from resilient_pq.format.resilience_records import (
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
-#: Of a form of the footer that is proposed for the specification.
-EXTENDED_MAGIC = b"PARX"
-#: Bytes after the file metadata: its length and the magic.
-TAIL_SIZE = 8
-#: Magic, an empty footer and its tail: nothing shorter is a Parquet file.
-MIN_FILE_SIZE = 12
+EXTENDED_MAGIC = b"PARX"  # Of a form of the footer that is proposed for the specification
+TAIL_SIZE = 8  # Bytes after the file metadata: its length and the magic
+MIN_FILE_SIZE = 12  # Magic, an empty footer and its tail: nothing shorter is a Parquet file
 
 STATE_KEY = "rpq.state"
 CHECKPOINT_KEY = "rpq.checkpoint"
@@ -57,17 +54,14 @@ PARITY_SHARE_KEY = "rpq.parity_share"
 FILES_KEY = "rpq.files"
 #: Where the records begin of a file to which rows were appended, and which another writer made.
 BEGINS_KEY = "rpq.begins"
-#: Of a file that rows were appended to: bytes and ETag of the version that it was to replace.
-BASE_KEY = "rpq.base"
+BASE_KEY = "rpq.base"  # Of a file that rows were appended to: bytes and ETag of the version that it was to replace
 #: Where the file stands in a data set that is written as a stream: see `resilient_pq.dataset.naming`.
 DATASET_KEY = "rpq.dataset"
-#: What a file was recovered from, and how many rows were lost, as JSON.
-LINEAGE_KEY = "rpq.recovered_from"
+LINEAGE_KEY = "rpq.recovered_from"  # What a file was recovered from, and how many rows were lost, as JSON
 #: Which output of which compaction the file is: see `resilient_pq.compaction.compaction_plan`.
 COMPACTION_KEY = "rpq.compaction"
 CRC_KEY = "rpq.crc32"
-#: The same of an encrypted chunk: sums of its ciphertext.
-SEALED_CRC_KEY = "rpq.sealed_crc32"
+SEALED_CRC_KEY = "rpq.sealed_crc32"  # The same of an encrypted chunk: sums of its ciphertext
 HASH_KEY = "rpq.xxh3"
 RECORD_KEY = "rpq.record"
 
@@ -93,7 +87,7 @@ def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: in
     payload_hash, payload_crc = payload_sums(metadata)
     header = RecordHeader(
         RecordKind.SEAL, 0, file_id, len(MAGIC) + len(metadata), 0, 0, num_rows, num_row_groups, 0, len(metadata),
-        payload_hash, payload_crc,
+        payload_hash, payload_crc
     )  # fmt: skip
     return MAGIC + frame(metadata + header.pack())
 
@@ -143,12 +137,7 @@ def _list_header(count: int) -> bytes:
     field = bytes([1 << 4 | _LIST])
     if count < _SHORT_LIST:
         return field + bytes([count << 4 | _STRUCT])
-    size = bytearray([_SHORT_LIST << 4 | _STRUCT])
-    while count >= 0x80:
-        size.append(count & 0x7F | 0x80)
-        count >>= 7
-    size.append(count)
-    return field + bytes(size)
+    return field + bytes([_SHORT_LIST << 4 | _STRUCT]) + varint_bytes(count)
 
 
 def metadata_length(tail: Any, where: Where) -> int:

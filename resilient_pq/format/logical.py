@@ -91,23 +91,10 @@ Logical = Plain | Decimal | Integer | Time | Timestamp | Uninterpreted
 STRING, ENUM, JSON, BSON = Plain("STRING"), Plain("ENUM"), Plain("JSON"), Plain("BSON")
 UUID, FLOAT16, DATE = Plain("UUID"), Plain("FLOAT16"), Plain("DATE")
 UNKNOWN_ANNOTATION = "UNKNOWN_ANNOTATION"
-#: The coordinate reference system of GEOMETRY and GEOGRAPHY that name none.
-DEFAULT_CRS = "OGC:CRS84"
+DEFAULT_CRS = "OGC:CRS84"  # The coordinate reference system of GEOMETRY and GEOGRAPHY that name none
 UNKNOWN, INTERVAL, LIST, MAP = Plain("UNKNOWN"), Plain("INTERVAL"), Plain("LIST"), Plain("MAP")
 
-_PLAIN_MEMBERS = (
-    "STRING",
-    "MAP",
-    "LIST",
-    "ENUM",
-    "DATE",
-    "UNKNOWN",
-    "JSON",
-    "BSON",
-    "UUID",
-    "FLOAT16",
-    "FILE",
-)
+_PLAIN_MEMBERS = ("STRING", "MAP", "LIST", "ENUM", "DATE", "UNKNOWN", "JSON", "BSON", "UUID", "FLOAT16", "FILE")
 #: Names of annotations without parameters; INTERVAL has a converted type only.
 PLAIN_NAMES = (*_PLAIN_MEMBERS, "INTERVAL")
 _CONVERTED_INTEGERS: dict[int, Logical] = {

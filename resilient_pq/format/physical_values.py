@@ -22,8 +22,7 @@ from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
 Levels: TypeAlias = NDArray[np.uint8]
-#: INT96 timestamps: eight bytes of nanoseconds in the day, then four of the Julian day.
-INT96_WIDTH = 12
+INT96_WIDTH = 12  # INT96 timestamps: eight bytes of nanoseconds in the day, then four of the Julian day
 JULIAN_DAY_OF_EPOCH = 2_440_588
 NANOS_PER_DAY = 86_400 * 10**9
 
@@ -62,8 +61,7 @@ class ByteArrays:
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
 
-#: The largest offset of 32 bits, and so the bytes that a buffer of views may have.
-MAX_SMALL_OFFSET = 2**31 - 1
+MAX_SMALL_OFFSET = 2**31 - 1  # The largest offset of 32 bits, and so the bytes that a buffer of views may have
 
 
 @lru_cache(maxsize=64)  # all columns without nulls have the same, which are read-only

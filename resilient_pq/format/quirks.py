@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from resilient_pq.version import MAKER
 
-#: A dictionary page's header is smaller than this.
-_MAX_HEADER = 100
+_MAX_HEADER = 100  # A dictionary page's header is smaller than this
 
 
 @dataclass(frozen=True, slots=True)

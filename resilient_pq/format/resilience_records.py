@@ -1,29 +1,4 @@
-"""Records: what makes a Parquet file resilient, in dead space that other readers pass over.
-
-A record is a header of 96 bytes and a payload (docs/format.md). It names its own offset and the file it
-belongs to, and carries checksums of itself and of its payload, so that it can be found and verified without
-anything else of the file::
-
-    at  size  field
-     0     8  magic D7 52 50 51 0D 0A 1A 0A
-     8     1  format version, 1
-     9     1  kind
-    10     2  header length, 96
-    12     4  epoch: 0 for the first writer, one more each time the file is resumed or recovered
-    16    16  file id, random; magic and file id together are the sync marker
-    32     8  this record's own absolute offset
-    40     8  offset of the record before it, 0 if none
-    48     8  offset of the newest anchor or checkpoint at or before it
-    56     8  rows in all complete row groups before this point
-    64     4  complete row groups before this point
-    68     4  number of this record, from 0
-    72     8  payload length
-    80     8  xxh3-64 of the payload
-    88     4  CRC32 of the payload
-    92     4  CRC32 of bytes 0 to 91
-
-All integers are little endian and unsigned.
-"""
+"""Records: what makes a Parquet file resilient, in dead space that other readers pass over (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -76,20 +51,20 @@ FOOTER_KINDS = (RecordKind.ANCHOR, RecordKind.CHECKPOINT, RecordKind.FINAL)
 
 @dataclass(frozen=True, slots=True)
 class RecordHeader:
-    """The fields of a record's header, checksums of itself and constants left out; see the module's table."""
+    """The fields of a record's header, which has checksums of itself and constants besides, and names its own place."""
 
     kind: int
-    epoch: int
-    file_id: bytes
-    offset: int
-    previous: int
-    newest_footer: int
-    num_rows: int
-    num_row_groups: int
-    number: int
+    epoch: int  # 0 for the first writer, one more each time the file is resumed or recovered
+    file_id: bytes  # Random; magic and file id together are the sync marker
+    offset: int  # This record's own absolute offset
+    previous: int  # Offset of the record before it, 0 if none
+    newest_footer: int  # Offset of the newest anchor or checkpoint at or before it
+    num_rows: int  # Rows in all complete row groups before this point
+    num_row_groups: int  # Complete row groups before this point
+    number: int  # Of this record, from 0
     payload_size: int
-    payload_hash: int
-    payload_crc: int
+    payload_hash: int  # xxh3-64
+    payload_crc: int  # CRC32
 
     @property
     def payload_offset(self) -> int:
@@ -105,7 +80,7 @@ class RecordHeader:
         """The 96 bytes."""
         return _packed(
             self.kind, self.epoch, self.file_id, self.offset, self.previous, self.newest_footer, self.num_rows,
-            self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc,
+            self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc
         )  # fmt: skip
 
     def before(self, payload: bytes, **fields: Any) -> RecordHeader:
@@ -150,7 +125,7 @@ def parse_header(data: Any) -> RecordHeader | None:
         return None
     return RecordHeader(
         kind, epoch, file_id, offset, previous, newest, num_rows, num_row_groups, number,
-        payload_size, payload_hash, payload_crc,
+        payload_size, payload_hash, payload_crc
     )  # fmt: skip
 
 
@@ -251,7 +226,7 @@ class RecordChain:
         header = _HEADER.pack(
             RECORD_MAGIC, FORMAT_VERSION, kind, HEADER_SIZE, self.epoch, self.file_id, offset, self.previous,
             self.newest_footer, num_rows, num_row_groups, self.number, len(payload),
-            xxhash.xxh3_64_intdigest(payload), crc32(payload), 0,
+            xxhash.xxh3_64_intdigest(payload), crc32(payload), 0
         )[:-4]  # fmt: skip
         self.number += 1
         self.previous = offset

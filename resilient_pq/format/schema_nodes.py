@@ -13,10 +13,8 @@ from resilient_pq.format import kernels, logical
 from resilient_pq.format.file_metadata import Repetition, SchemaElement, Type
 from resilient_pq.format.logical import Logical
 
-#: Levels are kept in bytes, so no leaf may have a level above this.
-MAX_LEVEL = 255
-#: Columns of a schema, at least, whose nodes are made at once when they are first asked for.
-_MANY: Final = 256
+MAX_LEVEL = 255  # Levels are kept in bytes, so no leaf may have a level above this
+_MANY: Final = 256  # Columns of a schema, at least, whose nodes are made at once when they are first asked for
 
 # A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
 _REPETITIONS = {int(member): member for member in Repetition}

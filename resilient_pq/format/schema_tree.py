@@ -32,8 +32,7 @@ __all__ = ["MAX_LEVEL", "Group", "Leaf", "Node", "Primitive", "Schema", "Selecti
 #: Bytes of a schema, as footers have it, that files share: those of a thousand columns, which take a hundred times as
 #: much when they are parsed. A few of those that were read last are kept.
 _MOST_SHARED: Final = 32 * 1024
-#: Lines that `repr` shows.
-_SHOWN_LINES: Final = 40
+_SHOWN_LINES: Final = 40  # Lines that `repr` shows
 
 
 @dataclass(frozen=True, slots=True)

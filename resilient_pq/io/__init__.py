@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.local_store import LocalStore
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, Fencing, ObjectSink, SinkOptions, StoredState
+from resilient_pq.io.object_sink import Buffer, Fencing, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.protocols import Capabilities, GrowingStore, OpenObject, ReadStore, WriteStore
 from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
 from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, bare_etag, folder_prefix, names_of
-from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge
+from resilient_pq.io.transfer.coalescing import MergeOptions
 from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fetch_groups, fetch_places, merge_all
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
-from resilient_pq.io.transfer.retry import READING, WRITING, RetryPolicy, retrying
-from resilient_pq.io.upload.epoch import Epoch, FoundEpoch, LeaseTerms
+from resilient_pq.io.transfer.retry import READING, WRITING, RetryPolicy
+from resilient_pq.io.upload.epoch import FoundEpoch, LeaseTerms
 
 if TYPE_CHECKING:
     from resilient_pq.io.fsspec_store import FsspecStore
@@ -25,17 +24,13 @@ if TYPE_CHECKING:
     from resilient_pq.io.s3.s3_store import S3Store
     from resilient_pq.io.upload.lease import Lease, find_epoch
     from resilient_pq.io.upload.multipart import MultipartSink
-    from resilient_pq.io.upload.part_layout import max_object_size, part_size
 
 __all__ = [
-    "DEFAULT_SINK_OPTIONS",
     "MIN_PART_BYTES",
     "READING",
     "WRITING",
     "Buffer",
-    "ByteRange",
     "Capabilities",
-    "Epoch",
     "Fencing",
     "FetchCounters",
     "FetchOptions",
@@ -49,7 +44,6 @@ __all__ = [
     "LocalStore",
     "MemoryStore",
     "MergeOptions",
-    "MergedRange",
     "MultipartSink",
     "MultipartStore",
     "ObjectInfo",
@@ -74,14 +68,10 @@ __all__ = [
     "fetch_places",
     "find_epoch",
     "folder_prefix",
-    "max_object_size",
-    "merge",
     "merge_all",
     "names_of",
-    "part_size",
     "place_of",
     "resolve",
-    "retrying",
     "with_retry",
 ]
 
@@ -99,8 +89,6 @@ _LAZY = {
     "S3Store": "s3.s3_store",
     "UploadInfo": "multipart_store",
     "find_epoch": "upload.lease",
-    "max_object_size": "upload.part_layout",
-    "part_size": "upload.part_layout",
 }
 
 

@@ -13,8 +13,7 @@ from resilient_pq.io.protocols import Capabilities
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.upload.spooled_upload import SpooledStore
 
-#: The key of the only object.
-KEY = "object"
+KEY = "object"  # The key of the only object
 
 
 class FileObjectStore(SpooledStore):

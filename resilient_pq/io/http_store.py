@@ -71,12 +71,7 @@ class HttpStore(RangedGetStore, WriteStore):
         retry: When a request is sent again.
     """
 
-    def __init__(
-        self,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        retry: RetryPolicy = READING,
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = READING) -> None:
         super().__init__(retry, limiter=lambda: self._borrowed.client.limiter)
         self._options = dict(storage_options or {})
         check_kinds(self._options, _KINDS)
@@ -211,10 +206,7 @@ class HttpStore(RangedGetStore, WriteStore):
         except TypeError as error:
             reason = f"storage_options do not fit a web server: {scrubbed(str(error))}"
             raise UnsupportedError(reason) from cause_to_show(error)
-        except (
-            ValueError,
-            aiohttp.TooManyRedirects,
-        ) as error:  # of InvalidURL, and of what no URL parser takes
+        except (ValueError, aiohttp.TooManyRedirects) as error:  # of InvalidURL, and of what no URL parser takes
             # Parsers name the very part that they do not take, which may be one of a password.
             reason = scrubbed(str(error)) if shown(url) == url else type(error).__name__
             raise StoreError(f"not a URL that can be read: {reason}", where=self._where(url)) from None

@@ -146,9 +146,7 @@ class LocalSink(ObjectSink):
             raise WriterClosedError("the sink has ended", where=Where(key=self._file.path))
         if self._failure is not None:
             raise StoreError(
-                f"an earlier write failed: {self._failure.message}",
-                where=self._failure.where,
-                hint=self._failure.hint,
+                f"an earlier write failed: {self._failure.message}", where=self._failure.where, hint=self._failure.hint
             ) from self._failure
 
 

@@ -170,18 +170,13 @@ def _create(path: str, options: SinkOptions) -> PartialFile:
     return PartialFile.create(path, overwrite=options.overwrite_partial, permissions=options.permissions)
 
 
-#: Random bytes in the name of a partial file that only one writer has.
-_TOKEN_BYTES = 8
+_TOKEN_BYTES = 8  # Random bytes in the name of a partial file that only one writer has
 
 
 def _discard_unfinished(path: str, keep: Collection[str]) -> None:
     folder, name = os.path.split(path)
     left = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}{re.escape(SUFFIX)}")
-    with (
-        explained("cannot list", folder),
-        suppress(FileNotFoundError),
-        os.scandir(folder or os.curdir) as entries,
-    ):
+    with explained("cannot list", folder), suppress(FileNotFoundError), os.scandir(folder or os.curdir) as entries:
         found = [entry.path for entry in entries if left.fullmatch(entry.name) and entry.name not in keep]
         for each in found:
             if is_held(each) is False:

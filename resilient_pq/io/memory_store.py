@@ -88,12 +88,7 @@ class MemoryStore(MultipartStore):
             yield [ListedObject(info.key.removeprefix(prefix), info.size, info.etag) for info in infos]
 
     async def put(
-        self,
-        key: str,
-        data: Sequence[Buffer] | Buffer,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False, if_match: str | None = None
     ) -> ObjectInfo:
         """Write a whole object."""
         return self._publish(key, b"".join(pieces_of(data)), if_none_match=if_none_match, if_match=if_match)
@@ -164,14 +159,7 @@ class MemoryStore(MultipartStore):
         return [parts[number][0] for number in sorted(parts)]
 
     async def copy_part(
-        self,
-        key: str,
-        upload_id: str,
-        number: int,
-        source_key: str,
-        start: int,
-        end: int,
-        source_etag: str | None,
+        self, key: str, upload_id: str, number: int, source_key: str, start: int, end: int, source_etag: str | None
     ) -> Part:
         """Make a part of bytes of another object."""
         info = await self.head(source_key)

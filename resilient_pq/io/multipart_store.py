@@ -91,12 +91,7 @@ class MultipartStore(WriteStore, Protocol):
 
     @abstractmethod
     async def put(
-        self,
-        key: str,
-        data: Sequence[Buffer] | Buffer,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False, if_match: str | None = None
     ) -> ObjectInfo:
         """Write a whole object at once."""
         # AlreadyExistsError where `if_none_match`, and the object exists. ObjectChangedError where `if_match`, an ETag,
@@ -137,14 +132,7 @@ class MultipartStore(WriteStore, Protocol):
 
     @abstractmethod
     async def copy_part(
-        self,
-        key: str,
-        upload_id: str,
-        number: int,
-        source_key: str,
-        start: int,
-        end: int,
-        source_etag: str | None,
+        self, key: str, upload_id: str, number: int, source_key: str, start: int, end: int, source_etag: str | None
     ) -> Part:
         """Make a part of the bytes from `start` up to `end` of another object, copied by the store itself."""
         # Not every store heeds `source_etag`: see `copied_upload`, which asks what the source is besides.

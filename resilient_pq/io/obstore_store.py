@@ -16,18 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import obstore
-from obstore.exceptions import (
-    AlreadyExistsError as ObstoreAlreadyExistsError,
-)
-from obstore.exceptions import (
-    BaseError,
-    NotSupportedError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
-from obstore.exceptions import (
-    PreconditionError as ObstorePreconditionError,
-)
+from obstore.exceptions import AlreadyExistsError as ObstoreAlreadyExistsError
+from obstore.exceptions import BaseError, NotSupportedError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import PreconditionError as ObstorePreconditionError
 from obstore.store import AzureStore
 
 from resilient_pq.errors import (

@@ -7,23 +7,21 @@ from typing import Any, Final
 
 from resilient_pq.errors import UnsupportedError
 
-#: Says whether a value is of a kind, and what that is called.
-Kind = tuple[Callable[[Any], bool], str]
+Kind = tuple[Callable[[Any], bool], str]  # Says whether a value is of a kind, and what that is called
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _is_endpoint(value: Any) -> bool:
-    return isinstance(value, str) and "@" not in value.rpartition("://")[2].partition("/")[0]
-
-
 TEXT: Final[Kind] = (lambda value: isinstance(value, str), "text")
 NUMBER: Final[Kind] = (_is_number, "a number from 0 on")
 WHOLE: Final[Kind] = (lambda value: isinstance(value, int) and _is_number(value), "a whole number from 0 on")
 OPTIONS: Final[Kind] = (lambda value: isinstance(value, Mapping), "a dict of options")
-ENDPOINT: Final[Kind] = (_is_endpoint, "a URL without a user and a password")
+ENDPOINT: Final[Kind] = (
+    lambda value: isinstance(value, str) and "@" not in value.rpartition("://")[2].partition("/")[0],
+    "a URL without a user and a password",
+)
 
 
 def check_kinds(options: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:

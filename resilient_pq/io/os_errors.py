@@ -5,13 +5,7 @@ from __future__ import annotations
 import errno
 from types import TracebackType
 
-from resilient_pq.errors import (
-    AccessDeniedError,
-    AlreadyExistsError,
-    NotFoundError,
-    StoreError,
-    Where,
-)
+from resilient_pq.errors import AccessDeniedError, AlreadyExistsError, NotFoundError, StoreError, Where
 from resilient_pq.io.location import scrubbed
 
 _FULL = frozenset(

@@ -24,8 +24,7 @@ SUFFIX = ".partial"
 _FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0)
 # Bytes of a replaced file from which on freeing them takes the system longer than to start a thread.
 _LARGE = 1 << 20
-#: First bytes of a copy that are written last.
-HEAD_BYTES = 4
+HEAD_BYTES = 4  # First bytes of a copy that are written last
 # writev takes at most IOV_MAX buffers; 1,024 everywhere that matters.
 _MAX_PIECES = 1024
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV})

@@ -1,8 +1,7 @@
-"""Clients of remote stores, shared by all stores that are made of the same options in one event loop.
+"""Clients of remote stores, shared by all stores that are made of the same options in one event loop."""
 
-A client has connections and credentials, which take tens of milliseconds to make: so it stays when the last store that
-uses it is closed, and is closed when its event loop ends. Of those that no store uses, a loop keeps a few.
-"""
+# A client has connections and credentials, which take tens of milliseconds to make: so it stays when the last store
+# that uses it is closed, and is closed when its event loop ends. Of those that no store uses, a loop keeps a few.
 
 from __future__ import annotations
 
@@ -18,10 +17,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from resilient_pq.errors import StoreError
 
-#: Clients without a store that an event loop keeps.
-_MOST_IDLE: Final = 8
-#: Seconds that closing may take when the interpreter ends.
-_CLOSING_SECONDS: Final = 2.0
+_MOST_IDLE: Final = 8  # Clients without a store that an event loop keeps
+_CLOSING_SECONDS: Final = 2.0  # Seconds that closing may take when the interpreter ends
 
 
 class SharedClient(Protocol):
@@ -194,8 +191,7 @@ class _ClientsOfLoop:
         self.lent.clear()
 
 
-#: Tasks that need the clients of their loop before it ends.
-_last_work: set[asyncio.Task[Any]] = set()
+_last_work: set[asyncio.Task[Any]] = set()  # Tasks that need the clients of their loop before it ends
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from resilient_pq.errors import StoreError
 
-#: Objects in a page of a listing, at most, where that is not the store's choice.
-LISTED_AT_ONCE = 1_000
+LISTED_AT_ONCE = 1_000  # Objects in a page of a listing, at most, where that is not the store's choice
 
 
 @dataclass(frozen=True, slots=True)

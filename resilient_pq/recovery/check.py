@@ -30,8 +30,7 @@ from resilient_pq.recovery.evidence.newer_version import find_newer
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
-from resilient_pq.recovery.rewrite.other_policy import better_policy
-from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome, retain_rows
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome, better_policy, retain_rows
 from resilient_pq.recovery.verification.checksum_checks import PagesSeen
 from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
 from resilient_pq.recovery.verification.page_scan import SalvageOptions

@@ -39,9 +39,8 @@ from resilient_pq.recovery.ledger.ledger_model import Ledger
 from resilient_pq.recovery.nothing_kept import OtherTry, nothing_to_recover, summary_refused
 from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.recovery.report import Kept, Outcome, Report
-from resilient_pq.recovery.rewrite.other_policy import better_policy
 from resilient_pq.recovery.rewrite.output_object import OutputContents, may_be_unread, publish
-from resilient_pq.recovery.rewrite.retained_rows import find_guessed_numbers, retain_rows
+from resilient_pq.recovery.rewrite.retained_rows import better_policy, find_guessed_numbers, retain_rows
 from resilient_pq.recovery.rewrite.split_columns import publish_columns, targets_of
 from resilient_pq.recovery.verification.bit_repair import with_bit_turned_back
 from resilient_pq.recovery.verification.findings import Progress

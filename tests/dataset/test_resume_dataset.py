@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
+from resilient_pq.io import LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.upload.multipart import MultipartSink
 from resilient_pq.units import MiB
 

@@ -8,8 +8,7 @@ import pytest
 
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import BoundaryOrder, Repetition, Type
-from resilient_pq.format.indexes.column_index import PageSummary, column_index
-from resilient_pq.format.indexes.statistics import Bounds
+from resilient_pq.format.indexes.statistics import Bounds, PageSummary, column_index
 from resilient_pq.format.schema_tree import Primitive
 
 INT32 = Primitive("c", Repetition.OPTIONAL, Type.INT32)

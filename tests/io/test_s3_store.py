@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from s3_errors import error_body
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -24,7 +25,6 @@ from resilient_pq.errors import (
     UnsupportedError,
 )
 from resilient_pq.io import (
-    ByteRange,
     FetchCounters,
     FetchOptions,
     MergeOptions,

@@ -25,7 +25,7 @@ from resilient_pq.io import (
     StoredState,
     UploadInfo,
 )
-from resilient_pq.io.upload.upload_probe import findable_parts
+from resilient_pq.io.upload.upload_start import findable_parts
 from resilient_pq.units import GiB, MiB
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
@@ -65,7 +65,7 @@ def late(number: int, found: list[Any]) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.upload.upload_probe._WAITS", (0.0, 0.001, 0.001, 0.001))
+    monkeypatch.setattr("resilient_pq.io.upload.upload_start._WAITS", (0.0, 0.001, 0.001, 0.001))
 
 
 CANNOT: dict[str, dict[str, Any]] = {

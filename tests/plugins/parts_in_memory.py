@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, MemoryStore, MultipartSink, ObjectSink, SinkOptions
+from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS
 
 
 class InParts:

@@ -21,17 +21,8 @@ from parts_in_memory import PartStore
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
-from resilient_pq.io import (
-    DEFAULT_SINK_OPTIONS,
-    Buffer,
-    MultipartSink,
-    ObjectInfo,
-    ObjectSink,
-    Part,
-    SinkOptions,
-    bare_etag,
-    find_epoch,
-)
+from resilient_pq.io import Buffer, MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions, bare_etag, find_epoch
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS
 
 MiB = 2**20
 KEY = "folder/f"

@@ -26,15 +26,10 @@ from parts_in_memory import InParts
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
-from resilient_pq.io import (
-    Buffer,
-    ObjectInfo,
-    Part,
-    SinkOptions,
-    part_size,
-)
+from resilient_pq.io import Buffer, ObjectInfo, Part, SinkOptions
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.s3.s3_store import S3Store
+from resilient_pq.io.upload.part_layout import part_size
 
 MiB = 2**20
 CHECKPOINT = 3

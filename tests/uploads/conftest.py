@@ -20,17 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq.errors import NotFoundError, StoreError
-from resilient_pq.io import (
-    DEFAULT_SINK_OPTIONS,
-    Buffer,
-    ObjectInfo,
-    ObjectSink,
-    Part,
-    SinkOptions,
-    StoredState,
-)
+from resilient_pq.io import Buffer, ObjectInfo, ObjectSink, Part, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.object_sink import pieces_of
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, pieces_of
 from resilient_pq.io.upload.multipart import MultipartSink
 
 

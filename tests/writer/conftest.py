@@ -13,8 +13,9 @@ import pytest
 from file_bytes import content
 
 from resilient_pq.errors import NotFoundError
-from resilient_pq.io import DEFAULT_SINK_OPTIONS, Buffer, ObjectInfo, ObjectSink, SinkOptions, StoredState
+from resilient_pq.io import Buffer, ObjectInfo, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS
 
 T = TypeVar("T")
 

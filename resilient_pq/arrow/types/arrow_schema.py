@@ -36,8 +36,7 @@ __all__ = [
     "schema_to_arrow",
 ]
 
-#: pyarrow keeps a column's field id under this key of the field's metadata.
-FIELD_ID_KEY: Final = b"PARQUET:field_id"
+FIELD_ID_KEY: Final = b"PARQUET:field_id"  # pyarrow keeps a column's field id under this key of the field's metadata
 
 _Physical = tuple[Type, int | None, Logical | None]
 
@@ -75,8 +74,7 @@ _INTEGERS = {
     (Type.INT32, Integer(32, False)): "I",
     (Type.INT64, Integer(64, False)): "L",
 }
-#: Of Arrow's widest decimals.
-_MOST_DIGITS: Final = 76
+_MOST_DIGITS: Final = 76  # Of Arrow's widest decimals
 #: The largest schemas whose fields are kept for other files: by their columns, and by what ``ARROW:schema`` holds.
 _MOST_SHARED_COLUMNS: Final = 2000
 _MOST_SHARED_STORED: Final = 256 * 1024
@@ -207,12 +205,7 @@ class ColumnFields:
     """The Arrow fields of a file's columns, each made when it is asked for, once for all that share a `Schema`."""
 
     def __init__(
-        self,
-        schema: Schema,
-        key_value: Mapping[str, str | None],
-        *,
-        int96_unit: str = "ns",
-        restore_types: bool = True,
+        self, schema: Schema, key_value: Mapping[str, str | None], *, int96_unit: str = "ns", restore_types: bool = True
     ) -> None:
         """Refine types by ``ARROW:schema`` where it is whole; without `restore_types` give them as `normalise` does."""
         self._schema = schema

@@ -20,15 +20,13 @@ from resilient_pq.format import kernels
 #: 63 levels from another library, and reads about 90 of a file.
 MAX_NESTING: Final = 150
 
-#: Where the C data interface keeps the name of an extension type.
-EXTENSION_NAME_KEY: Final = b"ARROW:extension:name"
+EXTENSION_NAME_KEY: Final = b"ARROW:extension:name"  # Where the C data interface keeps the name of an extension type
 EXTENSION_METADATA_KEY: Final = b"ARROW:extension:metadata"
 _EXTENSION_KEYS = (EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY)
 
 _ORDERED, _NULLABLE, _KEYS_SORTED = 1, 2, 4
 _BLANK = nanoarrow.c_schema(nanoarrow.null())
-#: How many of each unit are a second.
-PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # How many of each unit are a second
 _UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 _NAMES = {
     "n": "null",
@@ -275,8 +273,7 @@ class _KnownFields:
             self._fields[key] = field
 
 
-#: Bytes of the keys of schemas that are kept, at most, unless one alone has more.
-_MOST_KNOWN: Final = 256 * 1024
+_MOST_KNOWN: Final = 256 * 1024  # Bytes of the keys of schemas that are kept, at most, unless one alone has more
 _KNOWN: Final = _KnownFields()
 
 

@@ -18,14 +18,11 @@ from resilient_pq.arrow.types.field import MAX_NESTING, Field
 _CONTINUATION: Final = 0xFFFFFFFF
 _SCHEMA_HEADER: Final = 1
 _UNITS: Final = "smun"
-#: How much may be read of a message, in times its size: its parts may be shared, but not without end.
-_FACTOR: Final = 4
+_FACTOR: Final = 4  # How much may be read of a message, in times its size: its parts may be shared, but not without end
 _TABLE_BYTES: Final = 8
-#: The number of a schema's columns in its table.
-_COLUMNS: Final = 1
+_COLUMNS: Final = 1  # The number of a schema's columns in its table
 _INTEGERS: Final = {code: struct.Struct(f"<{code}") for code in "BHIhiq"}
-#: Versions of the metadata that are still read: V4 and V5.
-_VERSIONS: Final = (3, 4)
+_VERSIONS: Final = (3, 4)  # Versions of the metadata that are still read: V4 and V5
 #: What a table may have, by number: an integer of `struct`, a text, a table, or a vector of tables or integers.
 Shape = Mapping[int, str]
 _SCALARS: Final = ("B", "h", "i", "q")
@@ -311,75 +308,57 @@ def _integer(table: _Table) -> str:
     return letter if table.number(1, "B") else letter.upper()
 
 
-def _float(table: _Table) -> str:
-    return _one_of("efg", table.number(0, "h"))
-
-
 def _decimal(table: _Table) -> str:
     precision, scale, bits = table.number(0, "i"), table.number(1, "i"), table.number(2, "i", 128)
     return f"d:{precision},{scale}" if bits == 128 else f"d:{precision},{scale},{bits}"
 
 
-def _date(table: _Table) -> str:
-    return f"td{_one_of('Dm', table.number(0, 'h', 1))}"
+def _with_unit(head: str, letters: str, default: int = 0) -> Callable[[_Table], str]:
+    """A format that ends with the letter of a unit or a precision, the first field of the type."""
 
+    def format_of(table: _Table) -> str:
+        index = table.number(0, "h", default)
+        if not 0 <= index < len(letters):
+            raise ValueError("a unit is unknown")
+        return head + letters[index]
 
-def _time(table: _Table) -> str:
-    return f"tt{_one_of(_UNITS, table.number(0, 'h', 1))}"
+    return format_of
 
 
 def _timestamp(table: _Table) -> str:
-    return f"ts{_one_of(_UNITS, table.number(0, 'h'))}:{table.string(1).decode()}"
+    return f"{_with_unit('ts', _UNITS)(table)}:{table.string(1).decode()}"
 
 
-def _duration(table: _Table) -> str:
-    return f"tD{_one_of(_UNITS, table.number(0, 'h', 1))}"
+def _with_size(head: str) -> Callable[[_Table], str]:
+    """A format that ends with a size, the first field of the type."""
 
+    def format_of(table: _Table) -> str:
+        if (size := table.number(0, "i")) < 0:
+            raise ValueError("a size is negative")
+        return f"{head}:{size}"
 
-def _interval(table: _Table) -> str:
-    return f"ti{_one_of('MDn', table.number(0, 'h'))}"
-
-
-def _fixed_size_binary(table: _Table) -> str:
-    return f"w:{_size(table)}"
-
-
-def _fixed_size_list(table: _Table) -> str:
-    return f"+w:{_size(table)}"
-
-
-def _size(table: _Table) -> int:
-    size = table.number(0, "i")
-    if size < 0:
-        raise ValueError("a size is negative")
-    return size
-
-
-def _one_of(letters: str, index: int) -> str:
-    if not 0 <= index < len(letters):
-        raise ValueError("a unit is unknown")
-    return letters[index]
+    return format_of
 
 
 #: By the number of a type in the union `Type` of Schema.fbs; unions and run-end encoding are not here.
 _FORMATS: dict[int, Callable[[_Table], str]] = {
     1: _constant("n"),
     2: _integer,
-    3: _float,
+    3: _with_unit("", "efg"),
     4: _constant("z"),
     5: _constant("u"),
     6: _constant("b"),
     7: _decimal,
-    8: _date,
-    9: _time,
+    8: _with_unit("td", "Dm", 1),
+    9: _with_unit("tt", _UNITS, 1),
     10: _timestamp,
-    11: _interval,
+    11: _with_unit("ti", "MDn"),
     12: _constant("+l"),
     13: _constant("+s"),
-    15: _fixed_size_binary,
-    16: _fixed_size_list,
+    15: _with_size("w"),
+    16: _with_size("+w"),
     17: _constant("+m"),
-    18: _duration,
+    18: _with_unit("tD", _UNITS, 1),
     19: _constant("Z"),
     20: _constant("U"),
     21: _constant("+L"),

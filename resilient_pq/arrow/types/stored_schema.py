@@ -24,8 +24,7 @@ _FORM_KEY: Final = b"rpq.form"
 _DICTIONARY_KEY: Final = b"rpq.dictionary"
 _FORM_KEYS: Final = (_FORM_KEY, _DICTIONARY_KEY)
 _DICTIONARY: Final = re.compile("([cCsSiIlL])(:ordered)?")
-#: The digits that decimals of each width have at most.
-_DIGITS: Final = {32: 9, 64: 18, 256: 76}
+_DIGITS: Final = {32: 9, 64: 18, 256: 76}  # The digits that decimals of each width have at most
 
 
 def encode_arrow_schema(arrow: object) -> str:

@@ -31,7 +31,7 @@ from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, By
 
 #: What an array of the first form can be made into, by their kinds.
 _WIDER = {
-    ("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("+vl", "+vL"), ("+vl", "+l"), ("+vl", "+L"), ("+vL", "+L"),
+    ("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("+vl", "+vL"), ("+vl", "+l"), ("+vl", "+L"), ("+vL", "+L")
 }  # fmt: skip
 _STRINGS = ("u", "U", "vu", "z", "Z", "vz")
 _TEXTS = ("u", "U", "vu")

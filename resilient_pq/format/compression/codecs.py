@@ -14,28 +14,24 @@ from numpy.typing import NDArray
 
 from resilient_pq import memory_pool
 from resilient_pq.errors import CodecUnavailableError, EncodingError, OptionError, UnsupportedError
-from resilient_pq.format.compression import zstd_frames
 from resilient_pq.format.compression.hadoop_codecs import (
     lz4_block_decompress_into,
     lz4_decompress_into,
     lzo_decompress_into,
 )
-from resilient_pq.format.compression.zstd_bindings import zstd
+from resilient_pq.format.compression.zstd import frame_front, zstd
 from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.kernels.integers import varint_bytes
 
 Buffer = NDArray[np.uint8]
-#: ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1.
-_ISAL_MAX_LEVEL = 3
+_ISAL_MAX_LEVEL = 3  # ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1
 _GZIP_WINDOW = 31
 _IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that it is an instance
 #: Bytes before the values, which levels of pages without nulls are, that are better not compressed: a Snappy literal
 #: of so many has its length in one byte.
 _SHORT = 60
-#: How much of a page a gzip member is shown at first; twice as much when it goes on.
-_GZIP_BITE = 32 * 1024
-#: Flags of a gzip member that must be zero (RFC 1952, section 2.3.1.2).
-_GZIP_RESERVED = 0xE0
+_GZIP_BITE = 32 * 1024  # How much of a page a gzip member is shown at first; twice as much when it goes on
+_GZIP_RESERVED = 0xE0  # Flags of a gzip member that must be zero (RFC 1952, section 2.3.1.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +85,6 @@ def _snappy_compress(data: Any, _: int) -> Any:
     return memory_pool.front(out, snappy_into(data, out))
 
 
-def _zstd_compress(data: Any, level: int) -> Any:
-    return zstd().compress(data, level)
-
-
 def _zstd_decompress_into(data: Any, out: Buffer) -> int:
     known = zstd()
     try:
@@ -111,13 +103,10 @@ CODECS: dict[int, Codec] = {
     CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2, most=1032),
     CompressionCodec.LZO: Codec(lzo_decompress_into, most=255),
     CompressionCodec.BROTLI: Codec(
-        cramjam.brotli.decompress_into,
-        lambda data, level: cramjam.brotli.compress(data, level=level),
-        (0, 11),
-        4,
+        cramjam.brotli.decompress_into, lambda data, level: cramjam.brotli.compress(data, level=level), (0, 11), 4
     ),
     CompressionCodec.LZ4: Codec(lz4_decompress_into, most=255),
-    CompressionCodec.ZSTD: Codec(_zstd_decompress_into, _zstd_compress, (1, 22), 3),
+    CompressionCodec.ZSTD: Codec(_zstd_decompress_into, lambda data, level: zstd().compress(data, level), (1, 22), 3),
     CompressionCodec.LZ4_RAW: Codec(lz4_block_decompress_into, _lz4_compress, most=255),
 }
 
@@ -174,7 +163,7 @@ def compress_parts(codec: CompressionCodec, parts: Sequence[Any], level: int, pa
     if num_short <= _SHORT and codec in (CompressionCodec.SNAPPY, CompressionCodec.ZSTD):
         packed = memoryview(compress(codec, last, level) if packed is None else packed)
         front = b"".join(short)
-        behind = _behind_snappy if codec == CompressionCodec.SNAPPY else zstd_frames.front
+        behind = _behind_snappy if codec == CompressionCodec.SNAPPY else frame_front
         if (made := behind(packed, front, num_short + len(last))) is not None:
             head, begin = made
             return [head, packed[begin:]]
@@ -252,6 +241,5 @@ def _codec(codec: int) -> CompressionCodec:
         return CompressionCodec(codec)
     except ValueError:
         raise UnsupportedError(
-            f"unknown compression codec {codec}",
-            hint="a newer version may know it: pip install --upgrade resilient_pq",
+            f"unknown compression codec {codec}", hint="a newer version may know it: pip install --upgrade resilient_pq"
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import cramjam
@@ -22,15 +23,15 @@ _Decompress = Callable[[memoryview, NDArray[np.uint8]], int]
 def lz4_decompress_into(data: Any, out: NDArray[np.uint8]) -> int:
     """Fill `out` from LZ4 data in whichever of the three framings fills it exactly."""
     view = memoryview(data)
-    framings: list[_Decompress] = [_lz4_hadoop, lz4_block_decompress_into]
+    framings: list[_Decompress] = [partial(_from_frames, lz4_block_decompress_into), lz4_block_decompress_into]
     if view[: len(_LZ4_FRAME_MAGIC)] == _LZ4_FRAME_MAGIC:
-        framings.insert(0, _lz4_frame)
+        framings.insert(0, lambda data, out: int(cramjam.lz4.decompress_into(data, out.data)))
     return _fill_exactly(framings, view, out)
 
 
 def lzo_decompress_into(data: Any, out: NDArray[np.uint8]) -> int:
     """Fill `out` from LZO data in whichever of the two framings fills it exactly; else as `lz4_decompress_into`."""
-    return _fill_exactly([_lzo_hadoop, lzo1x_decompress_into], memoryview(data), out)
+    return _fill_exactly([partial(_from_frames, lzo1x_decompress_into), lzo1x_decompress_into], memoryview(data), out)
 
 
 def _fill_exactly(framings: Sequence[_Decompress], data: memoryview, out: NDArray[np.uint8]) -> int:
@@ -45,10 +46,6 @@ def _fill_exactly(framings: Sequence[_Decompress], data: memoryview, out: NDArra
     raise EncodingError("the data are damaged in every framing that is known, or not of the announced size")
 
 
-def _lz4_frame(data: memoryview, out: NDArray[np.uint8]) -> int:
-    return int(cramjam.lz4.decompress_into(data, out.data))
-
-
 def lz4_block_decompress_into(data: Any, out: NDArray[np.uint8]) -> int:
     """Fill `out` from a bare LZ4 block, as LZ4_RAW has it; returns how much of it was filled."""
     # cramjam takes the first four bytes for the size of what follows where that makes sense, and those of some
@@ -57,15 +54,7 @@ def lz4_block_decompress_into(data: Any, out: NDArray[np.uint8]) -> int:
     return int(cramjam.lz4.decompress_block_into(sized, out.data))
 
 
-def _lz4_hadoop(data: memoryview, out: NDArray[np.uint8]) -> int:
-    return _from_frames(data, out, lz4_block_decompress_into)
-
-
-def _lzo_hadoop(data: memoryview, out: NDArray[np.uint8]) -> int:
-    return _from_frames(data, out, lzo1x_decompress_into)
-
-
-def _from_frames(data: memoryview, out: NDArray[np.uint8], decompress: _Decompress) -> int:
+def _from_frames(decompress: _Decompress, data: memoryview, out: NDArray[np.uint8]) -> int:
     """Hadoop's frames: the size of a part, then its blocks, each behind its compressed size, all big endian."""
     at = filled = 0
     while at < len(data):

@@ -10,8 +10,7 @@ from resilient_pq.errors import OptionError, UnsupportedError
 from resilient_pq.format.crypto.modules import KeyCipher
 from resilient_pq.format.file_metadata import AesGcm, ColumnChunk, EncryptionAlgorithm, EncryptionWithColumnKey
 
-#: Names of the algorithms (Encryption.md, section 4.2).
-AES_GCM: Final = "AES_GCM_V1"
+AES_GCM: Final = "AES_GCM_V1"  # Names of the algorithms (Encryption.md, section 4.2)
 AES_GCM_CTR: Final = "AES_GCM_CTR_V1"
 
 

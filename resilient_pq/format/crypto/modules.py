@@ -21,16 +21,14 @@ TAG_SIZE: Final = 16
 #: What a module has more bytes than its content, with a tag and without.
 GCM_OVERHEAD: Final = LENGTH_SIZE + NONCE_SIZE + TAG_SIZE
 CTR_OVERHEAD: Final = LENGTH_SIZE + NONCE_SIZE
-#: Encryption.md, section 5.1: AES-128, AES-192, AES-256.
-KEY_SIZES: Final = (16, 24, 32)
+KEY_SIZES: Final = (16, 24, 32)  # Encryption.md, section 5.1: AES-128, AES-192, AES-256
 #: Keys given by a caller may not encrypt more modules than this with random nonces (NIST SP 800-38D, section 8.3).
 MAX_MODULES_OF_KEY: Final = 1 << 32
 #: Bytes that tell whether a module begins as footers or metadata of columns do, or as page headers do: a small number,
 #: then a list, or another number.
 _PEEKED: Final = 3
 _BEGINNINGS: Final = ((0x15, range(0, 16, 2), 0x19), (0x15, range(0, 8, 2), 0x15))
-#: Ordinals in an AAD are of 2 bytes (Encryption.md, section 4.4.2).
-MAX_ORDINAL: Final = 0x7FFF
+MAX_ORDINAL: Final = 0x7FFF  # Ordinals in an AAD are of 2 bytes (Encryption.md, section 4.4.2)
 
 #: Gives so many random bytes; every module takes 12 of them, and never the same ones again.
 RandomBytes = Callable[[int], bytes]
@@ -49,8 +47,7 @@ class ModuleType(IntEnum):
     OFFSET_INDEX = 7
     BLOOM_FILTER_HEADER = 8
     BLOOM_FILTER_BITSET = 9
-    #: The payload of a record of ours; the kind of the record is added.
-    RECORD = 128
+    RECORD = 128  # The payload of a record of ours; the kind of the record is added
 
 
 #: Modules that AES_GCM_CTR_V1 encrypts without a tag (Encryption.md, section 4.2.2).

@@ -27,8 +27,7 @@ from resilient_pq.format.file_metadata import OffsetIndex, PageHeader
 #: A binary field whose number is 15 more than that of the field before it, and the end of a struct.
 _UNKNOWN_BINARY: Final = b"\xf8"
 _STOP: Final = b"\0"
-#: Lengths below it are one byte; longer ones take so many.
-_SHORT_LENGTH: Final = 0x80
+_SHORT_LENGTH: Final = 0x80  # Lengths below it are one byte; longer ones take so many
 _LENGTH_DIGITS: Final = 4
 
 

@@ -6,13 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from resilient_pq.errors import (
-    AuthenticationError,
-    FormatError,
-    Where,
-    WrongKeyError,
-    located,
-)
+from resilient_pq.errors import AuthenticationError, FormatError, Where, WrongKeyError, located
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.compact_protocol import BINARY, field
 from resilient_pq.format.crypto.file_cipher import FileAlgorithm, FileCipher, own_key_of
@@ -33,8 +27,7 @@ from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBy
 from resilient_pq.format.resilience_records import RecordHeader
 
 FOOTER_CHANGED: Final = "the footer is not what was sealed: it was changed, or what binds it to the file"
-#: Nonce and tag behind a footer in the clear.
-SIGNATURE_SIZE: Final = NONCE_SIZE + TAG_SIZE
+SIGNATURE_SIZE: Final = NONCE_SIZE + TAG_SIZE  # Nonce and tag behind a footer in the clear
 
 
 @compact_protocol.struct

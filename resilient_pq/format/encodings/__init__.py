@@ -39,19 +39,14 @@ class ValueEncoding:
 
 ENCODINGS: dict[int, ValueEncoding] = {
     Encoding.PLAIN: ValueEncoding(
-        types=frozenset(Type),
-        encode=plain.encode,
-        decode=plain.decode,
-        decode_byte_arrays=plain.decode_byte_arrays,
+        types=frozenset(Type), encode=plain.encode, decode=plain.decode, decode_byte_arrays=plain.decode_byte_arrays
     ),
     Encoding.RLE: ValueEncoding(types=frozenset({Type.BOOLEAN}), encode=rle.encode, decode=rle.decode),
     Encoding.DELTA_BINARY_PACKED: ValueEncoding(
         types=frozenset({Type.INT32, Type.INT64}), encode=delta.encode_binary, decode=delta.decode_binary
     ),
     Encoding.DELTA_LENGTH_BYTE_ARRAY: ValueEncoding(
-        types=frozenset({Type.BYTE_ARRAY}),
-        encode=delta.encode_lengths,
-        decode_byte_arrays=delta.decode_lengths,
+        types=frozenset({Type.BYTE_ARRAY}), encode=delta.encode_lengths, decode_byte_arrays=delta.decode_lengths
     ),
     Encoding.DELTA_BYTE_ARRAY: ValueEncoding(
         types=frozenset({Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY}),

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.rle import bit_width, check_maximum
+from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.physical_values import Levels
 
 
@@ -28,18 +29,9 @@ def take(data: memoryview, count: int, maximum: int, what: str) -> tuple[memoryv
 def decode_levels(data: memoryview, maximum: int, out: Levels, *, lsb_first: bool = False) -> None:
     """Fill `out` with levels; with `lsb_first` they are packed against the specification."""
     if lsb_first:
-        kernels.rle_decode(_as_run(data, len(out)), bit_width(maximum), out)
+        # As a bit-packed run of the RLE encoding, which begins at the least significant bit.
+        run = varint_bytes((len(out) + 7) // 8 << 1 | 1) + bytes(data)
+        kernels.rle_decode(run, bit_width(maximum), out)
     else:
         kernels.unpack_bits_msb(data, bit_width(maximum), out)
     check_maximum(out, maximum)
-
-
-def _as_run(data: memoryview, count: int) -> bytes:
-    """A bit-packed run of the RLE encoding, which begins at the least significant bit: a header before the data."""
-    header = (count + 7) // 8 << 1 | 1
-    varint = bytearray()
-    while header > 0x7F:
-        varint.append(header & 0x7F | 0x80)
-        header >>= 7
-    varint.append(header)
-    return bytes(varint) + bytes(data)

@@ -17,8 +17,7 @@ from resilient_pq.format.scalars import MAX_DECIMAL_BYTES
 from resilient_pq.format.schema_tree import Primitive
 
 Mask = NDArray[np.bool_]
-#: Constants up to which each is compared by itself.
-_FEW: Final = 8
+_FEW: Final = 8  # Constants up to which each is compared by itself
 _WORD: Final = 8
 
 

@@ -23,8 +23,7 @@ _BLOCK_BYTES = 32
 _WORDS = 8
 #: How many bits are set in each number of 16 bits.
 _BITS_SET = np.unpackbits(np.arange(1 << 16, dtype="<u2").view(np.uint8)).reshape(-1, 16).sum(1, dtype=np.uint8)
-#: Larger filters are refused, when reading and when writing: parquet-java's limit.
-MAX_BYTES = 128 * 1024 * 1024
+MAX_BYTES = 128 * 1024 * 1024  # Larger filters are refused, when reading and when writing: parquet-java's limit
 
 
 @compact_protocol.struct

@@ -1,8 +1,4 @@
-"""Minima, maxima, counts and sizes of values (parquet.thrift, Statistics, ColumnOrder and SizeStatistics)."""
-
-# Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written in PLAIN
-# encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed length above that
-# have no bounds.
+"""Minima, maxima, counts and sizes of values, of chunks and of their pages (parquet.thrift, PageIndex.md)."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
+from itertools import pairwise
 from struct import Struct
 from typing import Any, Final
 
@@ -18,15 +15,19 @@ from numpy.typing import NDArray
 
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.encodings.dictionary import Dictionary, entries_at
-from resilient_pq.format.file_metadata import SizeStatistics, Statistics, Type
+from resilient_pq.format.file_metadata import BoundaryOrder, ColumnIndex, SizeStatistics, Statistics, Type
 from resilient_pq.format.logical import Decimal, Integer, Uninterpreted
 from resilient_pq.format.physical_values import ByteArrays, Levels, Values, is_uniform
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
+# Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written in PLAIN
+# encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed length above that
+# have no bounds.
+
+
 _TEXT = (logical.STRING, logical.ENUM, logical.JSON)
 _UNSIGNED: dict[Type, np.dtype[Any]] = {Type.INT32: np.dtype("<u4"), Type.INT64: np.dtype("<u8")}
-#: Bounds of byte arrays are cut to this many bytes.
-MAX_BOUND_BYTES = 64
+MAX_BOUND_BYTES = 64  # Bounds of byte arrays are cut to this many bytes
 
 
 class Order(Enum):
@@ -235,8 +236,7 @@ class PageSizes:
     definition_levels: tuple[int, ...] = ()  # the same of definition levels
 
 
-#: Of a page whose schema and null count tell everything.
-NO_SIZES: Final = PageSizes()
+NO_SIZES: Final = PageSizes()  # Of a page whose schema and null count tell everything
 
 
 def page_sizes(
@@ -279,3 +279,63 @@ def _sums(histograms: Sequence[tuple[int, ...]]) -> list[int] | None:
 def page_histograms(histograms: Sequence[tuple[int, ...]]) -> list[int] | None:
     """The histograms of a chunk's pages one after the other, as a ColumnIndex has them."""
     return [count for histogram in histograms for count in histogram] or None
+
+
+@dataclass(frozen=True, slots=True)
+class PageSummary:
+    """What a ColumnIndex says of one data page."""
+
+    bounds: Bounds  # of the page's values
+    null_count: int  # entries without a value
+    num_values: int  # entries, nulls included
+    sizes: PageSizes = NO_SIZES  # of its values in memory, and its levels
+
+
+def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex | None:
+    """The index of a chunk; None where a page has no bounds: of types without an order, of NaN alone, or too long."""
+    if order_of(node) is Order.UNDEFINED:
+        return None
+    minima: list[bytes] = []
+    maxima: list[bytes] = []
+    filled: list[Bounds] = []
+    floating = False
+    for page in pages:
+        bounds = page.bounds
+        floating = floating or bounds.nan_count is not None
+        if page.null_count == page.num_values:
+            minima.append(b"")
+            maxima.append(b"")
+            continue
+        if bounds.low is None:
+            return None
+        low, _ = plain_bound(node, bounds.low, upper=False)
+        high, _ = plain_bound(node, bounds.high, upper=True)
+        if low is None or high is None:
+            return None
+        minima.append(low)
+        maxima.append(high)
+        filled.append(bounds)
+    return ColumnIndex(
+        null_pages=[page.null_count == page.num_values for page in pages],
+        min_values=minima,
+        max_values=maxima,
+        boundary_order=int(_boundary_order(filled)),
+        null_counts=[page.null_count for page in pages],
+        repetition_level_histograms=page_histograms([page.sizes.repetition_levels for page in pages]),
+        definition_level_histograms=page_histograms([page.sizes.definition_levels for page in pages]),
+        nan_counts=[page.bounds.nan_count or 0 for page in pages] if floating else None,
+    )
+
+
+def _boundary_order(pages: Sequence[Bounds]) -> BoundaryOrder:
+    if len(pages) < 2:
+        return BoundaryOrder.ASCENDING
+
+    def never(falls: Any) -> bool:
+        return not any(falls(one, two) for one, two in pairwise(pages))
+
+    if never(lambda one, two: two.low < one.low or two.high < one.high):
+        return BoundaryOrder.ASCENDING
+    if never(lambda one, two: two.low > one.low or two.high > one.high):
+        return BoundaryOrder.DESCENDING
+    return BoundaryOrder.UNORDERED

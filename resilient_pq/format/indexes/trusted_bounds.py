@@ -24,7 +24,7 @@ from resilient_pq.format.file_metadata import (
     Statistics,
     Type,
 )
-from resilient_pq.format.indexes.statistics import Order, bounds_of, order_of
+from resilient_pq.format.indexes.statistics import Bounds, Order, bounds_of, order_of
 from resilient_pq.format.logical import Decimal
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.scalars import from_plain, to_python
@@ -34,8 +34,7 @@ _FLOATING = (Order.FLOAT, Order.FLOAT16)
 _BYTE_STRINGS = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 #: Orders that a comparison of signed numbers, the only one of old writers, agrees with.
 _SIGNED = (Order.SIGNED, Order.FLOAT, Order.BOOLEAN)
-#: Arrow's decimals have 76 digits; nobody's have so many.
-_MAX_SCALE = 1000
+_MAX_SCALE = 1000  # Arrow's decimals have 76 digits; nobody's have so many
 _PARQUET_MR = re.compile(r"parquet-mr version (\d+)\.(\d+)\.(\d+)(?:-cdh(\d+)\.(\d+))?")
 
 
@@ -59,13 +58,10 @@ def bounds_order_of(metadata: FileMetaData, leaf: Leaf) -> BoundsOrder:
         return BoundsOrder.TYPE_ORDER
     if order.IEEE_754_TOTAL_ORDER is not None and own in _FLOATING:
         return BoundsOrder.IEEE_754_TOTAL_ORDER
-    if order.INT96_TIMESTAMP_ORDER is not None and _is_timestamp96(leaf.node):
+    is_int96 = leaf.node.physical_type is Type.INT96 and leaf.node.logical != logical.UNKNOWN
+    if order.INT96_TIMESTAMP_ORDER is not None and is_int96:
         return BoundsOrder.INT96_TIMESTAMP_ORDER
     return BoundsOrder.UNKNOWN
-
-
-def _is_timestamp96(node: Primitive) -> bool:
-    return node.physical_type is Type.INT96 and node.logical != logical.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +118,7 @@ class ColumnStatistics:
         return to_python(self.node, self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Both bounds, each None where nothing can be said."""
-
-    low: Any = None
-    high: Any = None
-
-
-_NOTHING = _Bounds()
+_NOTHING = Bounds(None, None)
 
 
 # --- column chunks ----------------------------------------------------------------------------------------------
@@ -188,7 +176,7 @@ def _histogram(counts: list[int] | None, maximum: int, total: int) -> tuple[int,
     return tuple(counts)
 
 
-def _chunk_bounds(file: FileMetaData, leaf: Leaf, found: Statistics) -> tuple[_Bounds, bool]:
+def _chunk_bounds(file: FileMetaData, leaf: Leaf, found: Statistics) -> tuple[Bounds, bool]:
     """The bounds, and whether the flags of exactness beside them are theirs."""
     if _distrusted(file.created_by, leaf.node):
         return _NOTHING, False
@@ -230,7 +218,7 @@ def _distrusted(created_by: str | None, node: Primitive) -> bool:
     return numbers < (1, 8, 0)
 
 
-def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes | None) -> _Bounds:
+def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes | None) -> Bounds:
     """Bounds of their bytes."""
     lowest = None if low is None else from_plain(node, low)
     highest = None if high is None else from_plain(node, high)
@@ -240,10 +228,10 @@ def _bounds(node: Primitive, order: BoundsOrder, low: bytes | None, high: bytes 
         _check_timestamps96(lowest, highest)
     if lowest is not None and highest is not None and lowest > highest:
         raise FormatError(f"the minimum {lowest!r} is greater than the maximum {highest!r}")
-    return _Bounds(lowest, highest)
+    return Bounds(lowest, highest)
 
 
-def _float_bounds(low: float | None, high: float | None) -> _Bounds:
+def _float_bounds(low: float | None, high: float | None) -> Bounds:
     """NaN is no bound, and a bound of zero stands for both zeros."""
     # Beside a NaN the other bound says nothing either: it was found by comparing with it. Under IEEE_754_TOTAL_ORDER a
     # NaN means that all values are NaN.
@@ -252,7 +240,7 @@ def _float_bounds(low: float | None, high: float | None) -> _Bounds:
     low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high
     if low is not None and high is not None and low > high:
         raise FormatError(f"the minimum {low!r} is greater than the maximum {high!r}")
-    return _Bounds(low, high)
+    return Bounds(low, high)
 
 
 def _check_timestamps96(*bounds: tuple[int, int] | None) -> None:
@@ -309,16 +297,8 @@ def _check_lengths(leaf: Leaf, index: ColumnIndex, count: int) -> None:
         ("max_values", index.max_values, count),
         ("null_counts", index.null_counts, count),
         ("nan_counts", index.nan_counts, count),
-        (
-            "repetition_level_histograms",
-            index.repetition_level_histograms,
-            count * (leaf.max_repetition_level + 1),
-        ),
-        (
-            "definition_level_histograms",
-            index.definition_level_histograms,
-            count * (leaf.max_definition_level + 1),
-        ),
+        ("repetition_level_histograms", index.repetition_level_histograms, count * (leaf.max_repetition_level + 1)),
+        ("definition_level_histograms", index.definition_level_histograms, count * (leaf.max_definition_level + 1)),
     ):
         # Some writers give empty lists for what they leave out.
         if found is not None and len(found) != expected and (found or name in ("min_values", "max_values")):

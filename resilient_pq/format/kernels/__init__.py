@@ -76,8 +76,7 @@ def _compiled(name: str) -> Any:
 #: What describes chunks of one page in Thrift, and puts places of indexes into what is described. Without it the
 #: structs of `format.file_metadata` do it, in the same bytes.
 FlatChunk: Any = _compiled("FlatChunk")
-#: The records before some of them.
-records_like: Any = _compiled("records_like")
+records_like: Any = _compiled("records_like")  # The records before some of them
 #: Bytes that Arrow schemas have in common which say the same, by the address of one, and how deep it may be nested.
 schema_key: Any = _compiled("schema_key")
 #: Rows and column chunks of all row groups of a footer, without objects for them.

@@ -22,11 +22,12 @@ from resilient_pq.format.file_metadata import (
     PageType,
 )
 from resilient_pq.format.indexes import split_block_filter
-from resilient_pq.format.indexes.column_index import PageSummary, column_index
 from resilient_pq.format.indexes.statistics import (
     Bounds,
     DictionaryBounds,
+    PageSummary,
     bounds_of,
+    column_index,
     page_sizes,
     size_statistics_of,
     statistics_of,

@@ -55,8 +55,7 @@ _VARIABLES: Final = frozenset(
         "AWS_SHARED_CREDENTIALS_FILE",
     }
 )
-#: Those of secure connections alone.
-_CERTIFICATES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+_CERTIFICATES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")  # Those of secure connections alone
 _OTHER_VARIABLES: Final = frozenset({"HOME", "USERPROFILE", "NO_PROXY", "SSL_CERT_FILE", *_CERTIFICATES})
 _VARIABLES_OF_LAMBDA: Final = ("AWS_LAMBDA_", "AWS_CONTAINER_")
 _REGION: Final = re.compile(r"(?:us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d")
@@ -119,6 +118,10 @@ class PlainAccess:
         headers["x-amz-content-sha256"] = "UNSIGNED-PAYLOAD"  # there is none
         signed = frozenset({"x-amz-content-sha256"})
         return BucketRequest(base, host_of(base), urlsplit(base).path, headers, signed, region)
+
+
+def _is_of_other_certificates(endpoint: str, variables: Mapping[str, str]) -> bool:
+    return not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES)
 
 
 def _are_understood(options: Mapping[str, Any], client: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
@@ -190,11 +193,6 @@ def _endpoint(options: Mapping[str, Any], client: Mapping[str, Any], variables: 
         return None
     port = url.split("/")[2].partition(":")[2]
     return None if port and int(port) > 65535 else url.rstrip("/")
-
-
-def _is_of_other_certificates(endpoint: str, variables: Mapping[str, str]) -> bool:
-    """Whether connections are encrypted, and the environment says whom to trust."""
-    return not endpoint.startswith("http:") and not variables.keys().isdisjoint(_CERTIFICATES)
 
 
 def _configured_region(variables: Mapping[str, str]) -> str | None:

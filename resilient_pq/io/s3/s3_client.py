@@ -35,7 +35,8 @@ class S3Connection:
     """The client of one endpoint and one set of options in an event loop; the first request opens it."""
 
     def __init__(self, options: Mapping[str, Any], progress_seconds: float | None, *, renews: bool) -> None:
-        most = max_requests_from(options)
+        # As many requests as there may be connections.
+        most = max(1, int((options.get("config_kwargs") or {}).get("max_pool_connections", MAX_REQUESTS)))
         self.limiter = RequestLimiter(most)  # How many requests are under way at one time, of all stores together
         access = PlainAccess.of(options, surroundings("s3")[0], CONNECT_SECONDS)
         self.plain = None
@@ -247,8 +248,3 @@ def retry_policy_from(storage_options: Mapping[str, Any], otherwise: RetryPolicy
     if "max_attempts" in retries:
         return replace(otherwise, attempts=1 + max(0, int(retries["max_attempts"])))
     return otherwise
-
-
-def max_requests_from(storage_options: Mapping[str, Any]) -> int:
-    """Requests under way at one time: as many as there may be connections, which `config_kwargs` can say."""
-    return max(1, int((storage_options.get("config_kwargs") or {}).get("max_pool_connections", MAX_REQUESTS)))

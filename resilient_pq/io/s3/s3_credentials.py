@@ -23,8 +23,7 @@ log = logging.getLogger("resilient_pq.io")
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 #: What they call those that were removed since, or never were right.
 _UNKNOWN: Final = frozenset({"InvalidToken", "InvalidAccessKeyId"})
-#: The answer to a HEAD has no body that could say so.
-_WITHOUT_WORDS: Final = frozenset({400, 401, 403})
+_WITHOUT_WORDS: Final = frozenset({400, 401, 403})  # The answer to a HEAD has no body that could say so
 #: Seconds in which such an answer does not lead to a look-up again that found nothing new.
 _LOOKED_UP_LATELY: Final = 60.0
 
@@ -33,11 +32,7 @@ class Renewal:
     """Changes the credentials of a client for newer ones."""
 
     def __init__(
-        self,
-        signer: Any,
-        look_up: Callable[[], Awaitable[Any]],
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, signer: Any, look_up: Callable[[], Awaitable[Any]], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._signer = signer
         self._look_up = look_up

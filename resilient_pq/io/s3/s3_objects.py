@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from resilient_pq.errors import (
     StoreError,
     TransientError,
     UnsupportedError,
+    Where,
 )
 from resilient_pq.io.object_sink import Buffer, pieces_of
 from resilient_pq.io.s3.object_etags import Fingerprint, crc32_of, decoded, encoded, md5_of
@@ -39,12 +41,7 @@ _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
 class S3Objects(RangedGetStore):
     """What `S3Store` does with whole objects, and what its uploads share with that."""
 
-    def __init__(
-        self,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        retry: RetryPolicy = WRITING,
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING) -> None:
         options = s3fs_options(storage_options or {})
         self._client = S3Client(options)
         super().__init__(retry_policy_from(options, retry), limiter=lambda: self._client.connection.limiter)
@@ -67,34 +64,31 @@ class S3Objects(RangedGetStore):
     async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every object whose name begins with the folder's; of a folder itself some tools make an empty object."""
         bucket, prefix = split_key(folder_prefix(folder))
+        markers = {"ContinuationToken": "NextContinuationToken"}
+        pages = self._pages("list_objects_v2", self.url_of(folder), markers, Bucket=bucket, Prefix=prefix)
+        async with aclosing(pages):
+            async for page in pages:
+                found = [_listed(item, prefix) for item in page.get("Contents", []) if not item["Key"].endswith("/")]
+                if found:
+                    yield found
+
+    async def _pages(
+        self, operation: str, url: str, markers: Mapping[str, str], **parameters: Any
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """The pages of a listing; `markers` says which fields of a page the next one is asked for with."""
         more: dict[str, str] = {}
         while True:
-            request = partial(
-                self._client.call,
-                "list_objects_v2",
-                self.url_of(folder),
-                Bucket=bucket,
-                Prefix=prefix,
-                **more,
-            )
-            page = await self._retrying(request)
-            found = [_listed(item, prefix) for item in page.get("Contents", []) if not item["Key"].endswith("/")]
-            if found:
-                yield found
+            page = await self._retrying(partial(self._client.call, operation, url, **parameters, **more))
+            yield page
             if not page.get("IsTruncated"):
                 return
-            following = {"ContinuationToken": str(page.get("NextContinuationToken") or "")}
-            if following["ContinuationToken"] in ("", more.get("ContinuationToken")):
-                raise StoreError("the listing ends before its end", where=self._where(folder))
+            following = {name: str(page[source]) for name, source in markers.items() if page.get(source)}
+            if following in ({}, more):
+                raise StoreError("the listing ends before its end", where=Where(key=url))
             more = following
 
     async def put(
-        self,
-        key: str,
-        data: Sequence[Buffer] | Buffer,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False, if_match: str | None = None
     ) -> ObjectInfo:
         """Write a whole object in one request, with its CRC32 where the store compares it."""
         pieces = pieces_of(data)

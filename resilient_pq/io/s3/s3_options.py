@@ -1,8 +1,4 @@
-"""Storage options of S3 under the names of other libraries, translated to those of s3fs; unknown names are refused.
-
-Polars, delta-rs and obstore take the names of the Rust crate `object_store`, in small letters or in capitals, with
-``aws_`` before them or without.
-"""
+"""Storage options of S3 under the names of `object_store` (Polars, delta-rs), as those of s3fs; others are refused."""
 
 from __future__ import annotations
 
@@ -12,16 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from resilient_pq.errors import UnsupportedError
-from resilient_pq.io.option_kinds import (
-    ENDPOINT,
-    NUMBER,
-    OPTIONS,
-    TEXT,
-    WHOLE,
-    Kind,
-    check_kinds,
-    check_names,
-)
+from resilient_pq.io.option_kinds import ENDPOINT, NUMBER, OPTIONS, TEXT, WHOLE, Kind, check_kinds, check_names
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
 

@@ -39,12 +39,7 @@ _ON_FIRST_PAGE = 500
 class S3Parts(S3Objects):
     """What `S3Store` does with uploads before they are completed."""
 
-    def __init__(
-        self,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        retry: RetryPolicy = WRITING,
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING) -> None:
         super().__init__(storage_options, retry=retry)
         # Of the uploads that keep the CRC32 of their parts, by id: whether that of the object covers its bytes
         # (FULL_OBJECT) or the sums of its parts (COMPOSITE).
@@ -184,14 +179,7 @@ class S3Parts(S3Objects):
             marker = last - 1 if last - 1 > marker else last
 
     async def copy_part(
-        self,
-        key: str,
-        upload_id: str,
-        number: int,
-        source_key: str,
-        start: int,
-        end: int,
-        source_etag: str | None,
+        self, key: str, upload_id: str, number: int, source_key: str, start: int, end: int, source_etag: str | None
     ) -> Part:
         """Make a part of bytes of another object, without moving them through here."""
         # Of the version named, where the store heeds that: `copied_upload` makes sure of it elsewhere.
@@ -337,31 +325,15 @@ class S3Parts(S3Objects):
         return Part(number, size, etag, decoded(part.get("ChecksumCRC32")))
 
     async def _list_uploads(self, bucket: str, prefix: str) -> list[UploadInfo]:
-        """All pages."""
-        found: list[UploadInfo] = []
-        markers: dict[str, str] = {}
-        while True:
-            request = partial(
-                self._client.call,
-                "list_multipart_uploads",
-                f"s3://{bucket}/{prefix}",
-                Bucket=bucket,
-                Prefix=prefix,
-                **markers,
-            )
-            page = await self._retrying(request)
-            found += [
-                UploadInfo(f"{bucket}/{upload['Key']}", upload["UploadId"], upload.get("Initiated"))
-                for upload in page.get("Uploads", [])
-            ]
-            if not page.get("IsTruncated"):
-                return found
-            # SeaweedFS names the upload alone.
-            names = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
-            following = {name: str(page[source]) for name, source in names.items() if page.get(source)}
-            if following in ({}, markers):
-                raise StoreError("the listing of uploads ends before its end", where=self._where(f"{bucket}/{prefix}"))
-            markers = following
+        # SeaweedFS names the upload alone.
+        markers = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        url = self.url_of(f"{bucket}/{prefix}")
+        pages = self._pages("list_multipart_uploads", url, markers, Bucket=bucket, Prefix=prefix)
+        return [
+            UploadInfo(f"{bucket}/{upload['Key']}", upload["UploadId"], upload.get("Initiated"))
+            async for page in pages
+            for upload in page.get("Uploads", [])
+        ]
 
 
 def _pauses(policy: RetryPolicy, waits: Sequence[int]) -> list[float]:

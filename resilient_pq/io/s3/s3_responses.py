@@ -214,9 +214,7 @@ def _not_found(code: str, bucket: str, where: Where, doing: str) -> NotFoundErro
     if doing in _OF_BUCKETS and not code.startswith("NoSuch"):
         # S3 has codes for what may be missing there. This came from something else, such as a proxy or a website.
         return NotFoundError(
-            f"{doing} in bucket {bucket}: not found, and not said as S3 says it",
-            where=where,
-            hint=_ENDPOINT_HINT,
+            f"{doing} in bucket {bucket}: not found, and not said as S3 says it", where=where, hint=_ENDPOINT_HINT
         )
     return NotFoundError(f"no such object in bucket {bucket}", where=where)
 

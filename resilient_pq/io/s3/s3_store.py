@@ -43,12 +43,7 @@ class S3Store(S3Parts, MultipartStore):
     takes them; which it does is found out by the first request of each kind.
     """
 
-    def __init__(
-        self,
-        storage_options: Mapping[str, Any] | None = None,
-        *,
-        retry: RetryPolicy = WRITING,
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING) -> None:
         super().__init__(storage_options, retry=retry)
         self._equal_parts = bool((storage_options or {}).get("fixed_upload_size", False))
         self._plain_completion = False
@@ -122,9 +117,7 @@ class S3Store(S3Parts, MultipartStore):
         chosen = sorted(parts, key=lambda part: part.number)
         full = self._checksum_types.get(upload_id) == FULL_OBJECT
         fingerprint = Fingerprint(
-            sum(part.size for part in chosen),
-            multipart_etag(chosen),
-            crc32_of_parts(chosen) if full else None,
+            sum(part.size for part in chosen), multipart_etag(chosen), crc32_of_parts(chosen) if full else None
         )
         try:
             info = await self._complete(key, upload_id, chosen, fingerprint, if_none_match, if_match)
@@ -187,12 +180,7 @@ class S3Store(S3Parts, MultipartStore):
             raise
 
     async def _send_completion(
-        self,
-        key: str,
-        upload_id: str,
-        chosen: list[Part],
-        fingerprint: Fingerprint,
-        condition: Mapping[str, str],
+        self, key: str, upload_id: str, chosen: list[Part], fingerprint: Fingerprint, condition: Mapping[str, str]
     ) -> dict[str, Any]:
         """One completion, with size and checksum of the object; without them where the store does not know them."""
         # The checksums of the parts are named whenever they are known: MinIO, and S3 itself where the checksum of the
@@ -244,8 +232,7 @@ class S3Store(S3Parts, MultipartStore):
             return info  # somebody wrote another one since
         if found.size != info.size:
             raise StoreError(
-                f"the completed object has {found.size:,} bytes instead of {info.size:,}",
-                where=self._where(info.key),
+                f"the completed object has {found.size:,} bytes instead of {info.size:,}", where=self._where(info.key)
             )
         crc32 = full_crc32(answer)
         if None not in (crc32, fingerprint.crc32) and crc32 != fingerprint.crc32:

@@ -19,8 +19,7 @@ log = logging.getLogger("resilient_pq.io")
 
 Result = TypeVar("Result")
 
-#: A store that fails for fewer seconds is not worth a line: single requests fail every day.
-_WORTH_TELLING: Final = 1.0
+_WORTH_TELLING: Final = 1.0  # A store that fails for fewer seconds is not worth a line: single requests fail every day
 
 
 class Outage:

@@ -1,8 +1,4 @@
-"""What reading cost: counters that follow a read down into the store without being handed along.
-
-`counting` makes counters the current ones; whatever runs inside it, tasks begun there too, adds to them. That
-keeps the store protocols free of bookkeeping, and one store can serve many readers that count apart.
-"""
+"""What reading cost: counters that follow a read down into the store without being handed along."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A second request beside one that has no first byte for longer than is usual: whichever answers first is taken.
-
-A few requests of many stall where another one for the same bytes would be answered at once, and a read is as slow as
-the slowest of its requests. `FirstByteTimes` is pure and says how long is usual; `Hedging` is the small shell that
-waits and sends.
-"""
+"""A second request beside one that has no first byte for longer than is usual: whichever answers first is taken."""
 
 from __future__ import annotations
 
@@ -31,12 +26,10 @@ MOST_BYTES: Final = 8 * MiB
 #: Hedges under way at one time, per store: half as many as a wave has requests (`FetchOptions.max_requests`). Where
 #: more of them stall, it is the store that is slow or gone, and yet more requests would only add to that.
 MOST_HEDGES: Final = 8
-#: First-byte times that are remembered; the 95th percentile rests on ten of them then.
-_REMEMBERED: Final = 200
+_REMEMBERED: Final = 200  # First-byte times that are remembered; the 95th percentile rests on ten of them then
 #: Parts of the time that a first byte is waited for: an event loop that stood still has used up one of them.
 _STEPS: Final = 8
-#: With fewer than these nothing is known of the slowest twentieth.
-_ENOUGH: Final = 20
+_ENOUGH: Final = 20  # With fewer than these nothing is known of the slowest twentieth
 
 
 class FirstByteTimes:

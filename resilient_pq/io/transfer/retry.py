@@ -93,8 +93,7 @@ class RetryPolicy:
 
 #: Of what writes: a writer that gives up has lost rows of which there may be no other copy.
 WRITING: Final = RetryPolicy()
-#: Of what only reads: somebody waits for it, and can ask again.
-READING: Final = RetryPolicy(seconds=30.0)
+READING: Final = RetryPolicy(seconds=30.0)  # Of what only reads: somebody waits for it, and can ask again
 NO_RETRIES: Final = RetryPolicy(seconds=0.0, hedge_after=None)
 
 

@@ -41,11 +41,7 @@ async def drop_upload(store: MultipartStore, key: str, upload_id: str, error: Ba
     except (StoreError, UnsupportedError, TimeoutError) as refused:
         reason = refused.message if isinstance(refused, ResilientPQError) else "no answer"
         command = drop_command(store, key, upload_id)
-        _warn(
-            store.url_of(key),
-            f"the upload {upload_id} was not removed ({reason}); to remove it: {command}",
-            error,
-        )
+        _warn(store.url_of(key), f"the upload {upload_id} was not removed ({reason}); to remove it: {command}", error)
 
 
 async def abort_after(sink: ObjectSink, error: BaseException) -> str | None:

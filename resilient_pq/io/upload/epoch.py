@@ -14,10 +14,8 @@ from typing import Any
 
 from resilient_pq.errors import FormatError, UnsupportedError
 
-#: What the name of an epoch object ends with.
-EPOCH_SUFFIX = ".rpq-epoch"
-#: No epoch object is larger; the names of some hundred uploads fit in.
-MOST_EPOCH_BYTES = 256 * 1024
+EPOCH_SUFFIX = ".rpq-epoch"  # What the name of an epoch object ends with
+MOST_EPOCH_BYTES = 256 * 1024  # No epoch object is larger; the names of some hundred uploads fit in
 
 _FORMAT = 1
 

@@ -279,9 +279,7 @@ async def taken_over(store: MultipartStore, key: str, found: FoundEpoch, *, stri
     """The lease of an object, from the holder that was found; uploads stay those of earlier epochs until it ends."""
     epoch = found.epoch
     lease = Lease(
-        store,
-        key,
-        LeaseTerms(epoch.file_id, exclusive=True, strict=strict, found=found, before=epoch.uploads),
+        store, key, LeaseTerms(epoch.file_id, exclusive=True, strict=strict, found=found, before=epoch.uploads)
     )
     await lease.take()
     return lease

@@ -296,9 +296,7 @@ class MultipartSink(ObjectSink):
             return  # somebody else removed or completed it: nothing of ours is left
         except TimeoutError:
             raise TransientError(
-                f"the upload was not removed: no answer in {GRACE_SECONDS:.0f} s",
-                where=self._sender.where,
-                hint=hint,
+                f"the upload was not removed: no answer in {GRACE_SECONDS:.0f} s", where=self._sender.where, hint=hint
             ) from None
         except StoreError as error:
             error.hint = "; ".join(said for said in (error.hint, hint) if said) or None

@@ -24,12 +24,9 @@ from resilient_pq.recovery.evidence.records.record_scan import in_place, outermo
 from resilient_pq.recovery.verification.checksum_checks import has_parity
 from resilient_pq.units import KiB, MiB
 
-#: Bytes that are read at a time.
-_PIECE: Final = 8 * MiB
-#: Zero bytes that may stand before a footer (docs/format.md).
-_MOST_ALIGNMENT: Final = 4 * KiB
-#: Payloads that are larger are not read into memory, whatever their header says.
-_MAX_PAYLOAD: Final = 1 << 30
+_PIECE: Final = 8 * MiB  # Bytes that are read at a time
+_MOST_ALIGNMENT: Final = 4 * KiB  # Zero bytes that may stand before a footer (docs/format.md)
+_MAX_PAYLOAD: Final = 1 << 30  # Payloads that are larger are not read into memory, whatever their header says
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,7 @@ from resilient_pq.recovery.encrypted.plain_records import (
 from resilient_pq.recovery.encrypted.sealed_pages import LostPage, find_pages, put_back_exchanged
 from resilient_pq.recovery.evidence.records.record_scan import outermost_file, scan_object
 
-#: Metadata that are larger are not read into memory, whatever their header says.
-_MAX_PAYLOAD = 1 << 30
+_MAX_PAYLOAD = 1 << 30  # Metadata that are larger are not read into memory, whatever their header says
 
 
 async def scanned_view(source: DamagedObject, keys: DecryptionKeys, aad_prefix: bytes | None) -> DecryptedStore | None:

@@ -1,7 +1,4 @@
-"""The pages of a damaged encrypted chunk: where they lie, what copies there are, and which belong elsewhere. Pure.
-
-A module says how long it is, and its tag proves where it belongs: its row group, column and page are in its AAD.
-"""
+"""The pages of a damaged encrypted chunk: where they lie, what copies there are, and which belong elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +16,9 @@ from resilient_pq.format.file_metadata import PageHeader
 from resilient_pq.format.resilience_records import ChunkCopies
 from resilient_pq.units import KiB, MiB
 
-#: Modules of page headers that are searched for have fewer bytes.
-_LARGEST_HEADER: Final = 16 * KiB
-#: Fewer bytes than a page has, header and body.
-_SMALLEST_PAGE: Final = GCM_OVERHEAD + CTR_OVERHEAD + 8
-#: Tags that are compared at most in one chunk, or for pages that were exchanged.
-_MAX_TRIES: Final = 300_000
+_LARGEST_HEADER: Final = 16 * KiB  # Modules of page headers that are searched for have fewer bytes
+_SMALLEST_PAGE: Final = GCM_OVERHEAD + CTR_OVERHEAD + 8  # Fewer bytes than a page has, header and body
+_MAX_TRIES: Final = 300_000  # Tags that are compared at most in one chunk, or for pages that were exchanged
 _WINDOW: Final = MiB
 
 

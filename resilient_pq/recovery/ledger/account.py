@@ -177,11 +177,7 @@ def place_of(region: Region) -> str:
     page = region.what if region.page is None else f"page {region.page:,}"
     if region.what == "dictionary page":
         page = region.what
-    parts = [
-        "" if region.row_group is None else f"row group {region.row_group:,}",
-        region.column or "",
-        page,
-    ]
+    parts = ["" if region.row_group is None else f"row group {region.row_group:,}", region.column or "", page]
     return ", ".join(part for part in parts if part)
 
 

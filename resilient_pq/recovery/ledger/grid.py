@@ -9,11 +9,9 @@ from itertools import groupby
 
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, Region
 
-#: From the best to the worst, as they are declared.
-STATES = tuple(PageState)
+STATES = tuple(PageState)  # From the best to the worst, as they are declared
 _BADNESS = {state: badness for badness, state in enumerate(STATES)}
-#: States without damage.
-UNHARMED = frozenset({PageState.WHOLE, PageState.UNREAD})
+UNHARMED = frozenset({PageState.WHOLE, PageState.UNREAD})  # States without damage
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,12 @@ from resilient_pq.recovery.ledger.ledger_model import Ledger, Region
 from resilient_pq.recovery.ledger.markup import text
 from resilient_pq.units import counted
 
-#: Bands of the map, at most; a browser scrolls wide ones.
-MAX_COLUMNS = 48
+MAX_COLUMNS = 48  # Bands of the map, at most; a browser scrolls wide ones
 MAX_ROW_GROUPS = 64
-#: Elements of the map, at most, and in a row and a cell of it: each carries its own words.
-MAX_SEGMENTS = 8_000
+MAX_SEGMENTS = 8_000  # Elements of the map, at most, and in a row and a cell of it: each carries its own words
 _MAX_IN_A_ROW = 240
 _MAX_IN_A_CELL = 32
-#: From this many bands on their names stand upright.
-_NARROW = 14
+_NARROW = 14  # From this many bands on their names stand upright
 
 
 def page_grid(ledger: Ledger) -> Grid:

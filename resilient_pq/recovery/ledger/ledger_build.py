@@ -129,14 +129,10 @@ def _missing(regions: Sequence[Region], pages: Iterable[Region]) -> tuple[Region
     missing = [
         replace(region, end=region.start)
         for region in pages
-        if (region.row_group, region.column, region.page) not in there and _has_values(region)
+        if (region.row_group, region.column, region.page) not in there
+        and (region.size > 0 or region.confidence is None)  # chunks of rows that there are none of have no bytes
     ]
     return tuple(sorted(missing, key=lambda region: region.start))
-
-
-def _has_values(region: Region) -> bool:
-    """Whether something is missing with it: chunks of rows that there are none of have no bytes."""
-    return region.size > 0 or region.confidence is None
 
 
 # -- rows ------------------------------------------------------------------------------------------

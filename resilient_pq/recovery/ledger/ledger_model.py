@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from resilient_pq.errors import RecoveryError, Where
 
-#: Regions that hold values, and so have a state.
-PAGES = frozenset({"page", "dictionary page", "chunk"})
+PAGES = frozenset({"page", "dictionary page", "chunk"})  # Regions that hold values, and so have a state
 
 
 class ByteUse(StrEnum):

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from resilient_pq.shell_commands import shell_line
 from resilient_pq.units import printable
 
-#: Characters of a name or a reason; a hostile file's may be of any length.
-MAX_CHARACTERS = 300
-#: Lines of a table; --json has all.
-MAX_LINES = 100
+MAX_CHARACTERS = 300  # Characters of a name or a reason; a hostile file's may be of any length
+MAX_LINES = 100  # Lines of a table; --json has all
 
 
 def text(words: str) -> str:

@@ -89,10 +89,7 @@ def _expected(
                 lost = Region(0, start, end, ByteUse.LOST, what, *where, reason=damaged[start])
                 yield Rank.HARMED, lost
             else:
-                yield (
-                    Rank.METADATA,
-                    Region(0, start, end, ByteUse.METADATA, what, *where, None, None, confidence),
-                )
+                yield (Rank.METADATA, Region(0, start, end, ByteUse.METADATA, what, *where, None, None, confidence))
     except FormatError:
         return  # then only the records that were found count
 

@@ -9,12 +9,7 @@ from resilient_pq.damage.chunk_salvage import PageFate, RepairSource
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Region
-from resilient_pq.recovery.ledger.row_fates import (
-    NOTHING_FOUND,
-    confidence_of_chunk,
-    confidence_of_page,
-    place_pages,
-)
+from resilient_pq.recovery.ledger.row_fates import NOTHING_FOUND, confidence_of_chunk, confidence_of_page, place_pages
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome
 from resilient_pq.recovery.verification.page_scan import ScannedChunk
 
@@ -56,7 +51,7 @@ def _nothing(outcome: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk | None) -
     start, end = (outcome.located.start,) * 2 if place is None else (place.start, place.end)
     return Region(
         0, start, end, ByteUse.LOST, "chunk", outcome.number, leaf.column_path, reason=NOTHING_FOUND,
-        rows_kept=outcome.rows_nulled(leaf.ordinal, 0, outcome.num_rows) or None,
+        rows_kept=outcome.rows_nulled(leaf.ordinal, 0, outcome.num_rows) or None
     )  # fmt: skip
 
 
@@ -71,7 +66,7 @@ def _chunk(outcome: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk, scanned: S
     if kept and nulled == kept:
         return Region(
             0, read.range.start, end, ByteUse.LOST, "chunk", outcome.number, leaf.column_path,
-            None, None, None, _OF_GROUP, 0, count, kept,
+            None, None, None, _OF_GROUP, 0, count, kept
         )  # fmt: skip
     if not kept and count:
         use, reason = ByteUse.LOST, _OF_OTHERS
@@ -79,7 +74,7 @@ def _chunk(outcome: RowGroupOutcome, leaf: Leaf, chunk: LocatedChunk, scanned: S
         reason = _OF_OTHERS
     return Region(
         0, read.range.start, end, use, "chunk", outcome.number, leaf.column_path,
-        None, None, confidence, reason, 0, count, kept,
+        None, None, confidence, reason, 0, count, kept
     )  # fmt: skip
 
 
@@ -96,7 +91,7 @@ def _pages(outcome: RowGroupOutcome, leaf: Leaf, chunk: ScannedChunk) -> Iterato
         what = "dictionary page" if fate.is_dictionary else "page"
         region = Region(
             0, fate.offset, fate.end, use, what, outcome.number, leaf.column_path, number,
-            repair, confidence, reason, first, count, kept,
+            repair, confidence, reason, first, count, kept
         )  # fmt: skip
         yield region, fate
 

@@ -13,8 +13,7 @@ from resilient_pq.recovery.ledger.ledger_model import ByteUse, Region, complete_
 
 #: The most zeros that a writer of ours leaves before a record, so that no footer ends where a part of an upload does.
 _MOST_PADDING = 64
-#: What padding stands before.
-_PADDED = frozenset({"checkpoint", "footer"})
+_PADDED = frozenset({"checkpoint", "footer"})  # What padding stands before
 
 
 class Rank(IntEnum):

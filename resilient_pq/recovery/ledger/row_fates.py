@@ -22,7 +22,7 @@ from resilient_pq.recovery.verification.verification import Verification
 
 #: From the most to the least.
 _CONFIDENCE: Final = (
-    Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNPLACED, Confidence.UNREAD,
+    Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNPLACED, Confidence.UNREAD
 )  # fmt: skip
 _RANK: Final = {confidence: rank for rank, confidence in enumerate(_CONFIDENCE)}
 NOTHING_FOUND: Final = "nothing of the column was found"
@@ -196,12 +196,7 @@ class _Reasons:
 
 
 def _explain_chunk(
-    reasons: _Reasons,
-    rank: NDArray[np.int8],
-    num_rows: int,
-    chunk: ScannedChunk | None,
-    path: str,
-    starts: Ordinals,
+    reasons: _Reasons, rank: NDArray[np.int8], num_rows: int, chunk: ScannedChunk | None, path: str, starts: Ordinals
 ) -> None:
     """Give rows whose values a column lost the reason, and lower the rank of rows whose values it has."""
     if chunk is None:

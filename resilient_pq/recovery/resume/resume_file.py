@@ -40,11 +40,7 @@ from resilient_pq.recovery.resume.resume_upload import ADDING, new_upload, up_to
 from resilient_pq.recovery.resume.stored_state import ResumeTarget
 from resilient_pq.recovery.resume.take_over import TakenOver, take_over
 from resilient_pq.writer.checkpoint_log import read_log
-from resilient_pq.writer.creation import (
-    new_file_id,
-    sink_options_of,
-    writer_of,
-)
+from resilient_pq.writer.creation import new_file_id, sink_options_of, writer_of
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_writer import Resumed, Writer
 from resilient_pq.writer.option_keywords import CreateKeywords, ResumeKeywords, known_options, takes_options
@@ -336,10 +332,7 @@ def _options_of_new(request: _Request, options: SinkOptions, taken: TakenOver, n
 
 async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:
     if await request.store.exists(request.key):
-        return RecoveryError(
-            "there is nothing to resume: the file is complete",
-            hint=ADDING,
-        )
+        return RecoveryError("there is nothing to resume: the file is complete", hint=ADDING)
     return NotFoundError(
         "no unfinished file of this name", hint="check the path; `rpq write` (create) begins a new file"
     )

@@ -29,8 +29,7 @@ from resilient_pq.units import MiB
 log = logging.getLogger("resilient_pq.recovery")
 
 _ANCHOR = KnownCheckpoint(0, len(MAGIC), 0)
-#: A file that was never whole is no larger than its anchor, which is as large as its schema.
-_MOST_TORN_BYTES = 1 * MiB
+_MOST_TORN_BYTES = 1 * MiB  # A file that was never whole is no larger than its anchor, which is as large as its schema
 
 
 async def whole_prefix(source: DamagedObject) -> Candidates:

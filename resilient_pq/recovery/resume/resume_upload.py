@@ -1,8 +1,4 @@
-"""Resumes an upload that its writer left open: completes it, copies it, continues the copy. An async shell.
-
-The parts of an upload cannot be read. So it is completed as far as its newest checkpoint, which ends the first writer's
-upload for good, and a new upload begins with its bytes, copied by the store itself.
-"""
+"""Resumes an upload, whose parts cannot be read: completes it, copies it, continues the copy. An async shell."""
 
 from __future__ import annotations
 
@@ -26,16 +22,7 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.format.resilience_records import RecordKind
-from resilient_pq.io import (
-    Lease,
-    MultipartSink,
-    MultipartStore,
-    ObjectInfo,
-    ObjectSink,
-    Part,
-    SinkOptions,
-    bare_etag,
-)
+from resilient_pq.io import Lease, MultipartSink, MultipartStore, ObjectInfo, ObjectSink, Part, SinkOptions, bare_etag
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.reader.contents import Contents, FileState
@@ -48,12 +35,10 @@ from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 
-#: Bytes of an object in memory at one time when they are compared.
-_COMPARED_BYTES = 8 * MiB
+_COMPARED_BYTES = 8 * MiB  # Bytes of an object in memory at one time when they are compared
 #: What to do with a file that is complete.
 ADDING = "rows are added to a complete file by rpq.append (`rpq write --append`)"
-#: How often an upload is listed that keeps changing, since its writer lives.
-_MAX_LISTINGS = 5
+_MAX_LISTINGS = 5  # How often an upload is listed that keeps changing, since its writer lives
 
 
 async def completed_upload(store: MultipartStore, key: str, upload: str) -> ObjectInfo | None:
@@ -96,11 +81,7 @@ async def complete_by_rule(store: MultipartStore, key: str, upload: str, instead
                 hint="abort it, and begin the file anew",
             )
         completing = store.complete_upload(
-            key,
-            upload,
-            parts,
-            if_none_match=exclusive,
-            if_match=None if instead is None else instead.etag,
+            key, upload, parts, if_none_match=exclusive, if_match=None if instead is None else instead.etag
         )
         try:
             info = await finish_first(completing, patience=GRACE_SECONDS)
@@ -152,21 +133,14 @@ def up_to_checkpoint(source: DamagedObject, contents: Contents | FormatError) ->
 def cannot_resume(state: FileState | None) -> RecoveryError:
     """The error that says why an object cannot be resumed."""
     if state is FileState.COMPLETE:
-        return RecoveryError(
-            "there is nothing to resume: the file is complete",
-            hint=ADDING,
-        )
+        return RecoveryError("there is nothing to resume: the file is complete", hint=ADDING)
     if state is FileState.SALVAGED:
         return RecoveryError("a recovery made this file: rows may be missing from it, and it cannot be resumed")
     return RecoveryError("what stands there is no file of ours that was left unfinished")
 
 
 async def new_upload(
-    store: MultipartStore,
-    source: DamagedObject,
-    options: SinkOptions,
-    lease: Lease | None,
-    behind: Sequence[Any] = (),
+    store: MultipartStore, source: DamagedObject, options: SinkOptions, lease: Lease | None, behind: Sequence[Any] = ()
 ) -> ObjectSink:
     """A new upload that begins with all bytes of an object and some `behind` them, and replaces it when complete."""
     key, info = source.key, source.info

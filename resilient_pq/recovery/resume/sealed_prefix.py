@@ -1,8 +1,7 @@
-"""The prefix of an unfinished encrypted file that stays in its place when it is resumed. An async shell.
+"""The prefix of an unfinished encrypted file that stays in its place when it is resumed. An async shell."""
 
-Records and what lies behind them have checksums in the clear: what is whole is known without a key. What they say is
-opened with the keys that the writer had, and sealed again under fresh nonces in the footers that follow.
-"""
+# What is whole is known by checksums in the clear; what records say is opened with the keys that the writer had, and
+# sealed again under fresh nonces in the footers that follow.
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ from resilient_pq.writer.file_layout import FileLayout, PlacedRowGroup
 from resilient_pq.writer.file_sealing import FileSealing
 from resilient_pq.writer.write_options import EncoderOptions
 
-#: A file may be cut behind these.
-_ENDS = (RecordKind.ANCHOR, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT)
+_ENDS = (RecordKind.ANCHOR, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT)  # A file may be cut behind these
 
 
 async def opened_contents(source: DamagedObject, encryption: Encryption | EncryptionOfEach) -> Contents | FormatError:

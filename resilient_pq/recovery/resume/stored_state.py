@@ -17,8 +17,7 @@ from resilient_pq.recovery.uploads.open_uploads import object_there
 if TYPE_CHECKING:
     from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
 
-#: How often all is looked at anew, since somebody else ended an upload or wrote the object meanwhile.
-MAX_ROUNDS = 5
+MAX_ROUNDS = 5  # How often all is looked at anew, since somebody else ended an upload or wrote the object meanwhile
 
 
 @dataclass(frozen=True, slots=True)

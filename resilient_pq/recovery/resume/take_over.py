@@ -17,14 +17,7 @@ from resilient_pq.errors import (
     Where,
     WriterFencedError,
 )
-from resilient_pq.io import (
-    FoundEpoch,
-    Lease,
-    LeaseTerms,
-    ObjectInfo,
-    Part,
-    find_epoch,
-)
+from resilient_pq.io import FoundEpoch, Lease, LeaseTerms, ObjectInfo, Part, find_epoch
 from resilient_pq.io.upload.abandoned_uploads import drop_upload, empty_uploads
 from resilient_pq.io.upload.lease import forget_epoch, told_of_loss
 from resilient_pq.reader.contents import Contents, FileState
@@ -239,8 +232,7 @@ def _checked_id(contents: Contents | FormatError, expected: str | None) -> str |
     file_id = hex_id(contents)
     if expected is not None and file_id is not None and file_id != expected:
         raise RecoveryError(
-            "what was left is another file than that of its epoch object",
-            hint="see what is there: rpq uploads show",
+            "what was left is another file than that of its epoch object", hint="see what is there: rpq uploads show"
         )
     return file_id
 

@@ -7,21 +7,13 @@ from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import (
-    ColumnIndex,
-    ColumnMetaData,
-    Encoding,
-    OffsetIndex,
-    PageLocation,
-    PageType,
-)
+from resilient_pq.format.file_metadata import ColumnIndex, ColumnMetaData, Encoding, OffsetIndex, PageLocation, PageType
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page, check_crc, pages_of
 from resilient_pq.format.pages.page_sums import sums_of
 
-#: Those that there are: others come of a damaged footer.
-_ENCODINGS = frozenset(Encoding)
+_ENCODINGS = frozenset(Encoding)  # Those that there are: others come of a damaged footer
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 

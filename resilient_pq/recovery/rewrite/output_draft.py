@@ -1,8 +1,4 @@
-"""A file that is laid out for an output, and read again with the reader's own code before anybody sees it. A shell.
-
-A sink gives nothing back before it is complete. So what is pushed is read on the way: each column chunk with what the
-footer will say of it, and the footer itself when it is there. What does not hold is never published.
-"""
+"""A file that is laid out for an output, and read again on the way; what does not hold is never published. A shell."""
 
 from __future__ import annotations
 
@@ -30,8 +26,7 @@ from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.writer.file_layout import Buffers, FileLayout
 
-#: Bytes read of the end of a file for its footer, at first.
-_TAIL_BYTES = 64 * 1024
+_TAIL_BYTES = 64 * 1024  # Bytes read of the end of a file for its footer, at first
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,10 +36,8 @@ from resilient_pq.writer.file_layout import FileLayout
 from resilient_pq.writer.file_sealing import FileSealing
 from resilient_pq.writer.protected_layout import new_layout
 
-#: Bytes that no other file has in its AAD.
-_UNIQUE_BYTES = 8
-#: Bytes copied at a time.
-_COPY_BYTES = 8 * 1024 * 1024
+_UNIQUE_BYTES = 8  # Bytes that no other file has in its AAD
+_COPY_BYTES = 8 * 1024 * 1024  # Bytes copied at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from resilient_pq.errors import Where
 from resilient_pq.format.file_metadata import StoredSortingColumn
 from resilient_pq.format.schema_tree import Schema, Selection
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
-from resilient_pq.recovery.report import Damage, Finding
+from resilient_pq.recovery.report import Damage, Finding, OtherPolicy
 from resilient_pq.recovery.verification.page_scan import ScannedRowGroup
 
 Ordinals = NDArray[np.int64]
@@ -172,3 +173,19 @@ def find_guessed_numbers(
         "so they tell which values are of one row, and no more"
     )
     return [Finding(Damage.UNVERIFIED, message, Where(row_group=guessed), costs_rows=False)]
+
+
+_WORTH_NAMING: Final = 10  # Another policy is named where it keeps more than so many times as many rows
+
+
+def better_policy(schema: Schema, chosen: RetainedRows, with_nulls: RetainedRows) -> OtherPolicy | None:
+    """`on_damage="null"`, where it keeps far more rows than were chosen."""
+    if with_nulls.num_rows <= chosen.num_rows * _WORTH_NAMING:
+        return None
+    shares = {leaf.column_path: _share(with_nulls, leaf.ordinal) for leaf in schema.leaves}
+    return OtherPolicy(str(OnDamage.NULL), with_nulls.num_rows, shares)
+
+
+def _share(rows: RetainedRows, leaf: int) -> float:
+    nulled: Sequence[int] = [each.rows_nulled(leaf, 0, each.num_rows) for each in rows.row_groups]
+    return 1 - sum(nulled) / rows.num_rows

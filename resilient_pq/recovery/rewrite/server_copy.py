@@ -6,12 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.errors import (
-    AlreadyExistsError,
-    StoreError,
-    UnsupportedError,
-    Where,
-)
+from resilient_pq.errors import AlreadyExistsError, StoreError, UnsupportedError, Where
 from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy
@@ -22,8 +17,7 @@ from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 
-#: Bytes of what is not copied that are read and sent at a time.
-_READ_BYTES = 8 * MiB
+_READ_BYTES = 8 * MiB  # Bytes of what is not copied that are read and sent at a time
 
 
 @dataclass(frozen=True, slots=True)

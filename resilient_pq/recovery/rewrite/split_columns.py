@@ -34,10 +34,8 @@ from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
 from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.writer.file_layout import FileLayout
 
-#: Keys of other libraries that speak of all columns at once.
-_OF_ALL_COLUMNS = ("ARROW:schema", "pandas")
-#: Bytes of a column's name in the name of its output; most file systems allow 255 for all of that.
-_NAME_BYTES = 100
+_OF_ALL_COLUMNS = ("ARROW:schema", "pandas")  # Keys of other libraries that speak of all columns at once
+_NAME_BYTES = 100  # Bytes of a column's name in the name of its output; most file systems allow 255 for all of that
 #: Outputs that are open at one time, and bytes that their columns have in the input: sinks hold some of what they get.
 _MOST_OPEN = 128
 _BATCH_BYTES = 64 * 1024 * 1024

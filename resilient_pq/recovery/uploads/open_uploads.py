@@ -31,8 +31,7 @@ from resilient_pq.recovery.damaged_object import TAIL_BYTES
 from resilient_pq.recovery.uploads.upload_rule import UploadParts, size_of, upload_parts
 from resilient_pq.writer.checkpoint_log import LoggedCheckpoint, read_log, rows_stored
 
-#: Uploads whose parts are listed at one time.
-_MAX_CONCURRENCY = 16
+_MAX_CONCURRENCY = 16  # Uploads whose parts are listed at one time
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,4 @@
-"""A footer for the bytes of an upload that has none, from metadata that the caller supplies. Pure.
-
-A stranger's writer that keeps its metadata elsewhere, or writes the same file once more, can tell what lies in the
-parts of an upload. A footer with the row groups that lie there, sent as one more part, makes a Parquet file of them,
-and no byte of the data is moved.
-"""
+"""A footer for the bytes of an upload that has none, from metadata that the caller supplies. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ from dataclasses import dataclass
 
 from resilient_pq.errors import FormatError, RecoveryError, TornFileError, UnsupportedError, Where
 from resilient_pq.format import compact_protocol, footer
-from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, KeyValue, RowGroup
+from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
 from resilient_pq.format.footer import NeedBytes, key_values, read_footer
 from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 from resilient_pq.version import MAKER
@@ -118,15 +113,11 @@ def _leave_out_what_is_missing(chunk: ColumnChunk, num_bytes: int) -> None:
             setattr(chunk, f"{kind}_length", None)
     metadata = chunk.meta_data
     assert metadata is not None
-    _leave_out_bloom_filter(metadata, num_bytes)
-    if not _is_there(metadata.index_page_offset, 0, num_bytes):
-        metadata.index_page_offset = None
-
-
-def _leave_out_bloom_filter(metadata: ColumnMetaData, num_bytes: int) -> None:
     # Its length is a later addition; a filter without one may end anywhere.
     if not _is_there(metadata.bloom_filter_offset, metadata.bloom_filter_length, num_bytes):
         metadata.bloom_filter_offset = metadata.bloom_filter_length = None
+    if not _is_there(metadata.index_page_offset, 0, num_bytes):
+        metadata.index_page_offset = None
 
 
 def _is_there(offset: int | None, length: int | None, num_bytes: int) -> bool:

@@ -187,26 +187,18 @@ async def _contents_of(metadata: SuppliedMetadata, storage_options: Mapping[str,
     return supplied_contents(written.getvalue())
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """What has to hold when the upload is completed: that there is no object, or this version of one."""
-
-    if_none_match: bool
-    if_match: str | None = None
-
-
-async def _condition(store: MultipartStore, key: str, *, overwrite: bool) -> _Condition:
-    """That there is still what is there now."""
+async def _condition(store: MultipartStore, key: str, *, overwrite: bool) -> dict[str, Any]:
+    """What has to hold when the upload is completed: that there is still what is there now, nothing or a version."""
     try:
         there = await object_there(store, key)
     except AccessDeniedError:  # credentials that may only write
-        return _Condition(if_none_match=not overwrite)
+        return {"if_none_match": not overwrite}
     if there is not None and not overwrite:
         raise AlreadyExistsError(
             f"there is an object of {there.size:,} bytes already",
             hint="look at both with rpq uploads show; --overwrite (overwrite=True) replaces the object",
         )
-    return _Condition(there is None, None if there is None else there.etag)
+    return {"if_none_match": True} if there is None else {"if_match": there.etag}
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +208,7 @@ class _Completion:
     store: MultipartStore
     key: str
     upload_id: str
-    condition: _Condition
+    condition: Mapping[str, Any]
 
     @property
     def url(self) -> str:
@@ -264,16 +256,9 @@ class _Completion:
 
     async def _publish(self, parts: Sequence[Part], *, listed: Sequence[Part]) -> ObjectInfo:
         """Complete the upload, unless another object came meanwhile."""
-        wanted = self.condition
         try:
             try:
-                return await self.store.complete_upload(
-                    self.key,
-                    self.upload_id,
-                    parts,
-                    if_none_match=wanted.if_none_match,
-                    if_match=wanted.if_match,
-                )
+                return await self.store.complete_upload(self.key, self.upload_id, parts, **self.condition)
             except UnsupportedError:  # the store knows no conditions: what it said a moment ago must do
                 return await self.store.complete_upload(self.key, self.upload_id, parts)
         except asyncio.CancelledError as error:

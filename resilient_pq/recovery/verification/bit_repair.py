@@ -1,16 +1,12 @@
-"""The one bit that was flipped, named by a CRC32 that does not hold. Pure.
+"""The one bit that was flipped, named by a CRC32 that does not hold. Pure."""
 
-A CRC32 is the remainder of a polynomial over GF(2). What a flipped bit changes in it does not depend on the other
-bits: it is x^k modulo the polynomial, k being the number of bits behind the flipped one, those of the CRC32 itself
-included. So the difference of the sum stored and the sum computed has to be a power of x, and its exponent says where
-the bit is. The polynomial is primitive: the powers of x are all remainders but zero, 2^32 - 1 of them, and each
-difference is one of these. What makes a flip believable is that the exponent lies within the bytes at hand, which of
-all remainders only a few do.
-"""
+# A CRC32 is the remainder of a polynomial over GF(2). A flipped bit adds x^k to it modulo the polynomial, k being the
+# number of bits behind it, those of the CRC32 included, whatever the other bits are. The polynomial is primitive: each
+# of the 2^32 - 1 remainders but zero is one power of x. What makes a flip believable is that the exponent lies within
+# the bytes at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -18,51 +14,30 @@ from resilient_pq.checksum import crc32, product
 
 _ONE: Final = 1 << 31
 _X: Final = 1 << 30
-#: How many powers of x there are, and the prime factors of that number.
-_ORDER: Final = 2**32 - 1
+_ORDER: Final = 2**32 - 1  # How many powers of x there are, and the prime factors of that number
 _FACTORS: Final = (3, 5, 17, 257, 65537)
 _CRC_BITS: Final = 32
-#: Of more bytes, two bits would change the sum alike (512 MiB).
-MAX_BYTES: Final = (_ORDER - _CRC_BITS) // 8
-
-
-@dataclass(frozen=True, slots=True)
-class BitFlip:
-    """A flipped bit."""
-
-    # Its number: eight times the offset of its byte, and 0 for that byte's least significant bit up to 7 for its most
-    # significant one. None where it is a bit of the stored CRC32, and the bytes are whole
-    bit: int | None
-
-
-def flipped_bit(data: Any, stored_crc: int) -> BitFlip | None:
-    """The bit whose flip explains why bytes do not have the CRC32 that was stored for them."""
-    return flip_of(crc32(data) ^ stored_crc, len(data))
-
-
-def flip_of(difference: int, num_bytes: int) -> BitFlip | None:
-    """The same as `flipped_bit`, of bytes whose sum is known."""
-    if not difference or num_bytes > MAX_BYTES:
-        return None
-    behind = _exponent(difference)
-    if behind < _CRC_BITS:
-        return BitFlip(None)
-    bit = num_bytes * 8 + _CRC_BITS - 1 - behind
-    return BitFlip(bit) if bit >= 0 else None
-
-
-def repaired(data: Any, flip: BitFlip) -> bytes:
-    """The bytes with the bit turned back; as they are where it is a bit of the stored CRC32."""
-    whole = bytearray(data)
-    if flip.bit is not None:
-        whole[flip.bit // 8] ^= 1 << flip.bit % 8
-    return bytes(whole)
+MAX_BYTES: Final = (_ORDER - _CRC_BITS) // 8  # Of more bytes, two bits would change the sum alike (512 MiB)
 
 
 def with_bit_turned_back(data: Any, stored_crc: int) -> bytes | None:
     """The bytes with the one bit turned back whose flip explains their CRC32; None where no single bit does."""
-    flip = flipped_bit(data, stored_crc)
-    return None if flip is None else repaired(data, flip)
+    bit = flipped_bit(crc32(data) ^ stored_crc, len(data))
+    if bit is None:
+        return None
+    whole = bytearray(data)
+    if bit < 8 * len(data):  # else it is one of the stored CRC32, and the bytes are whole
+        whole[bit // 8] ^= 1 << bit % 8
+    return bytes(whole)
+
+
+def flipped_bit(difference: int, num_bytes: int) -> int | None:
+    """The bit of some bytes, or of the CRC32 behind them, whose flip makes this difference of sums; None for none."""
+    # Bit 0 is the least significant one of the first byte.
+    if not difference or num_bytes > MAX_BYTES:
+        return None
+    bit = num_bytes * 8 + _CRC_BITS - 1 - _exponent(difference)
+    return bit if bit >= 0 else None
 
 
 def _exponent(power: int) -> int:

@@ -38,10 +38,7 @@ from resilient_pq.recovery.report import Damage, Finding
 
 
 def examine_chunk(
-    chunk: ChunkRead,
-    data: memoryview,
-    stated: Stated | None = None,
-    look: Callable[[LeafData], None] | None = None,
+    chunk: ChunkRead, data: memoryview, stated: Stated | None = None, look: Callable[[LeafData], None] | None = None
 ) -> list[Finding]:
     """What is wrong with a column chunk; nothing when a checksum covers every byte, or it decodes."""
     try:

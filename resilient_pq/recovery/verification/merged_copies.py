@@ -27,8 +27,7 @@ _STATED = (Method.FOOTER, Method.CHECKPOINT, Method.ROW_GROUP_RECORD, Method.TOR
 #: Places at which bytes of two copies are compared, and how many bytes at each. Damage is rarely spread over so many.
 _PLACES = 16
 _PLACE_BYTES = 4096
-#: Bytes compared at a time: a flipped bit makes no more of them differ.
-_PIECE_BYTES = 64
+_PIECE_BYTES = 64  # Bytes compared at a time: a flipped bit makes no more of them differ
 
 
 async def merge_copies(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tuple[AlternateSource, ...]]:

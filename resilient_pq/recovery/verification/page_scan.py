@@ -13,13 +13,7 @@ from resilient_pq.damage.chunk_salvage import ChunkBytes, PageFate, RepairSource
 from resilient_pq.damage.displaced_pages import begins_with_another, goes_beyond, is_displaced, without_displaced
 from resilient_pq.damage.on_damage import Mask
 from resilient_pq.damage.page_finder import Repair
-from resilient_pq.damage.page_hints import (
-    PageHints,
-    pages_by_index,
-    pages_by_record,
-    record_of_row_group,
-    record_place,
-)
+from resilient_pq.damage.page_hints import PageHints, pages_by_index, pages_by_record, record_of_row_group, record_place
 from resilient_pq.damage.page_runs import Agrees
 from resilient_pq.damage.salvage_pipeline import salvage_chunk
 from resilient_pq.damage.stated_values import stated_of

@@ -12,12 +12,10 @@ from resilient_pq.errors import EncodingError
 BytesLike: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 Offsets: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 Levels: TypeAlias = NDArray[np.uint8] | NDArray[np.int32]
-#: Levels, or indices to a dictionary.
-Packed: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
+Packed: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]  # Levels, or indices to a dictionary
 Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
-#: Of a BYTE_ARRAY value; pages and their parts count in i32.
-LARGEST_LENGTH = 2**31 - 1
+LARGEST_LENGTH = 2**31 - 1  # Of a BYTE_ARRAY value; pages and their parts count in i32
 
 
 def octets(buffer: BytesLike) -> NDArray[np.uint8]:

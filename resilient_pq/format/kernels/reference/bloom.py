@@ -11,8 +11,7 @@ from resilient_pq.format.kernels.reference.byte_arrays import byte_arrays
 
 #: The odd constants of BloomFilter.md, one for each word of a block.
 _SALTS = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31],
-    np.uint32,
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
 
 

@@ -11,17 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
-from resilient_pq.format.kernels.reference.arrays import (
-    LARGEST_LENGTH,
-    BytesLike,
-    Offsets,
-    octets,
-    require_types,
-)
+from resilient_pq.format.kernels.reference.arrays import LARGEST_LENGTH, BytesLike, Offsets, octets, require_types
 
 _LENGTH = struct.Struct("<I")
-#: How many bytes are decoded at one time, to see whether they can be.
-_BITE = 1 << 18
+_BITE = 1 << 18  # How many bytes are decoded at one time, to see whether they can be
 
 
 def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:

@@ -9,13 +9,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels.integers import varint, varint_bytes, zigzag, zigzag_bytes
-from resilient_pq.format.kernels.reference.arrays import (
-    LARGEST_LENGTH,
-    BytesLike,
-    Integers,
-    octets,
-    require_types,
-)
+from resilient_pq.format.kernels.reference.arrays import LARGEST_LENGTH, BytesLike, Integers, octets, require_types
 from resilient_pq.format.kernels.reference.rle import pack, unpack
 
 _BLOCK, _MINIBLOCK = 128, 32  # what we write, and everybody else

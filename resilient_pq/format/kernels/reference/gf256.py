@@ -23,8 +23,7 @@ def _products() -> NDArray[np.uint8]:
     return table
 
 
-#: ``PRODUCTS[a, b]`` is a times b.
-PRODUCTS: Final = _products()
+PRODUCTS: Final = _products()  # ``PRODUCTS[a, b]`` is a times b
 
 
 def gf256_accumulate(

@@ -1,7 +1,4 @@
-"""Runs of data pages: their levels, and values that become numbers or rows of bytes.
-
-A run is data pages of a chunk one behind the other, decompressed, whose values have one encoding.
-"""
+"""Runs of data pages of one encoding, decompressed: their levels, and values that become numbers or rows of bytes."""
 
 from __future__ import annotations
 
@@ -130,11 +127,7 @@ def dictionary_pages(
 
 
 def _places(
-    data: NDArray[np.uint8],
-    spans: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    slot: int,
-    out: NDArray[Any],
+    data: NDArray[np.uint8], spans: NDArray[np.int64], present: NDArray[np.bool_], slot: int, out: NDArray[Any]
 ) -> list[tuple[NDArray[np.uint8], int, NDArray[Any]]]:
     """The bytes of each page's values, how many they are, and the page's slots."""
     require_types(present, np.bool_)

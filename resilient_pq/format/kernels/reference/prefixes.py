@@ -6,13 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
-from resilient_pq.format.kernels.reference.arrays import (
-    LARGEST_LENGTH,
-    BytesLike,
-    Offsets,
-    octets,
-    require_types,
-)
+from resilient_pq.format.kernels.reference.arrays import LARGEST_LENGTH, BytesLike, Offsets, octets, require_types
 from resilient_pq.format.kernels.reference.byte_arrays import check_offsets
 
 

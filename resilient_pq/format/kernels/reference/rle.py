@@ -18,8 +18,7 @@ from resilient_pq.format.kernels.reference.arrays import (
     require_types,
 )
 
-#: Bytes that `rle_encode` leaves free in front at most.
-_MOST_IN_FRONT = 8
+_MOST_IN_FRONT = 8  # Bytes that `rle_encode` leaves free in front at most
 
 
 def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:

@@ -91,12 +91,7 @@ class _Source:
     """The bytes that a struct is read from, and the kept lists that were found in them."""
 
     def __init__(
-        self,
-        data: memoryview,
-        buffer: Any,
-        lasting: bool,
-        inner_at: int = -1,
-        inner_starts: memoryview | None = None,
+        self, data: memoryview, buffer: Any, lasting: bool, inner_at: int = -1, inner_starts: memoryview | None = None
     ) -> None:
         self.data = data
         self._buffer = buffer

@@ -14,16 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
-from resilient_pq.format.kernels.reference.arrays import (
-    LARGEST_LENGTH,
-    BytesLike,
-    Offsets,
-    octets,
-)
+from resilient_pq.format.kernels.reference.arrays import LARGEST_LENGTH, BytesLike, Offsets, octets
 from resilient_pq.format.kernels.reference.byte_arrays import check_offsets
 
-#: A value of at most so many bytes stands in its view.
-INLINE_VIEW = 12
+INLINE_VIEW = 12  # A value of at most so many bytes stands in its view
 
 _SHORT = struct.Struct("<i12s")
 _LONG = struct.Struct("<i4sii")
