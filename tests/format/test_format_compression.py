@@ -6,6 +6,7 @@ import gzip
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 import cramjam
 import numpy as np
@@ -26,6 +27,8 @@ CONTENTS = {
     "text": b"some words, again and again, " * 400,
     "noise": random.Random(5).randbytes(50_000),
 }
+#: Libraries of zstd; some are not for every version of Python.
+INSTALLED = [name for name in zstd.BINDINGS if find_spec(name.partition(".")[0]) and find_spec(name)]
 PYARROW = {
     Codec.SNAPPY: "snappy",
     Codec.GZIP: "gzip",
@@ -33,6 +36,14 @@ PYARROW = {
     Codec.ZSTD: "zstd",
     Codec.LZ4_RAW: "lz4_raw",
 }
+
+
+@pytest.fixture(params=INSTALLED)
+def zstd_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The library that is used meanwhile."""
+    known = zstd.bound(request.param)
+    monkeypatch.setattr(codecs, "zstd", lambda: known)
+    return str(request.param)
 
 
 def _compressed(codec: Codec, content: bytes, level: int | None = None) -> bytes:
@@ -195,12 +206,23 @@ def test_parts_that_share_their_room_otherwise(codec: Codec) -> None:
             codecs.decompress_parts(codec, [first, second[:-cut]], [3000, 2000], out)
 
 
-def test_zstd_frames_of_other_libraries_are_read() -> None:
+def test_the_first_library_that_is_installed_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zstd, "BINDINGS", {"resilient_pq_none": None, **zstd.BINDINGS})
+    zstd.zstd.cache_clear()
+    assert type(zstd.zstd()) in zstd.BINDINGS.values()
+    monkeypatch.setattr(zstd, "BINDINGS", {"resilient_pq_none": None})
+    zstd.zstd.cache_clear()
+    with pytest.raises(ImportError, match="pip install zstandard"):
+        zstd.zstd()
+    zstd.zstd.cache_clear()
+
+
+def test_zstd_frames_of_every_library_are_read_by_the_others(zstd_library: str) -> None:
     for content in CONTENTS.values():
         silent = cramjam.zstd.Compressor()  # its frames do not say how much they hold
         silent.compress(content)
         frames = [bytes(silent.finish()), pa.Codec("zstd").compress(content).to_pybytes()]
-        frames += [bytes(zstd.zstd().compress(content, 3)), bytes(cramjam.zstd.compress(content))]
+        frames += [bytes(zstd.bound(name).compress(content, 3)) for name in INSTALLED]
         for frame in frames:
             parts, sizes = [memoryview(frame)] * 2, [len(content)] * 2
             out = np.empty(sum(sizes), np.uint8)
@@ -212,7 +234,7 @@ def test_zstd_frames_of_other_libraries_are_read() -> None:
 
 @pytest.mark.parametrize("level", [1, 3])
 @pytest.mark.parametrize("size", [zstd._LARGE - 1, zstd._LARGE, (1 << 20) + 77])
-def test_large_pages_as_zstd_frames(size: int, level: int) -> None:
+def test_large_pages_as_zstd_frames(zstd_library: str, size: int, level: int) -> None:
     """Also those that do not shrink at all; each says how much it holds, and others may be put before its blocks."""
     rng = np.random.default_rng(size)
     for content in (rng.bytes(size), bytes(size), (rng.bytes(997) * (size // 900))[:size]):
@@ -226,7 +248,7 @@ def test_large_pages_as_zstd_frames(size: int, level: int) -> None:
         assert bytes(decompress(Codec.ZSTD, memoryview(whole), size + 5)) == b"front" + content
 
 
-def test_what_is_no_frame_is_refused() -> None:
+def test_what_is_no_frame_is_refused_by_every_library(zstd_library: str) -> None:
     content = CONTENTS["text"]
     packed = _compressed(Codec.ZSTD, content)
     wrong = [packed[:size] for size in range(len(packed))] + [packed + b"rest", packed + packed, b"x" * 100]
@@ -239,7 +261,7 @@ def test_what_is_no_frame_is_refused() -> None:
     assert bytes(decompress(Codec.ZSTD, memoryview(packed), len(content))) == content, "it goes on after an error"
 
 
-def test_zstd_contexts_are_not_shared_by_threads() -> None:
+def test_zstd_contexts_are_not_shared_by_threads(zstd_library: str) -> None:
     contents = [random.Random(seed).randbytes(3000) * 9 for seed in range(4)]
 
     def there_and_back(content: bytes) -> int:

@@ -1,10 +1,13 @@
-"""zstd by `zstandard` (docs/decisions/0044-zstandard.md), and bytes put before the blocks of its frames (RFC 8878)."""
+"""zstd by the fastest library that is installed, and bytes put before the blocks of its frames (RFC 8878)."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -16,26 +19,34 @@ from resilient_pq.units import KiB
 _LARGE: Final = 512 * KiB
 
 
+class Zstd(Protocol):
+    """What one of the libraries can do, in any number of threads."""
+
+    #: What it raises for data that are no frames of zstd.
+    error: type[Exception]
+
+    def compress(self, data: Any, level: int) -> Any:
+        """One frame that says how many bytes it holds, as a buffer."""
+
+    def decompress_into(self, data: Any, out: Any) -> int:
+        """Fill the front of `out`; returns how much was filled, and another number than its size where more follows."""
+
+
 def _bound(size: int) -> int:
     """Bytes that a frame of so many takes at most: no less than ZSTD_compressBound says."""
     return size + (size >> 8) + 1024
 
 
-class Zstd:
-    """Compresses and decompresses in any number of threads."""
+class _Zstandard:
+    """`zstandard`. A context is made once, taken by one thread at a time, and dropped after an error."""
 
-    # A context is made once, taken by one thread at a time, and dropped after an error.
-
-    def __init__(self) -> None:
-        import zstandard  # noqa: PLC0415 (few milliseconds, but not for files without it)
-
-        self.error: type[Exception] = zstandard.ZstdError  # Raised for data that are no frames
-        self._module: Any = zstandard
+    def __init__(self, module: ModuleType) -> None:
+        self.error: type[Exception] = module.ZstdError
+        self._module: Any = module
         self._compressors: defaultdict[int, deque[Any]] = defaultdict(deque)  # idle ones, by level
         self._decompressors: deque[Any] = deque()
 
     def compress(self, data: Any, level: int) -> Any:
-        """One frame that says how many bytes it holds, as a buffer."""
         idle = self._compressors[level]
         try:
             context = idle.pop()
@@ -54,7 +65,6 @@ class Zstd:
         return memory_pool.front(out, filled)
 
     def decompress_into(self, data: Any, out: Any) -> int:
-        """Fill the front of `out`; returns how much was filled, and another number than its size where more follows."""
         try:
             context = self._decompressors.pop()
         except IndexError:
@@ -67,10 +77,76 @@ class Zstd:
         return filled + more
 
 
+class _Standard:
+    """`compression.zstd` of the standard library, and its copy for older versions of Python."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.error: type[Exception] = module.ZstdError
+        self._module: Any = module
+        self._compressors: defaultdict[int, deque[Any]] = defaultdict(deque)
+
+    def compress(self, data: Any, level: int) -> Any:
+        idle, maker = self._compressors[level], self._module.ZstdCompressor
+        try:
+            context = idle.pop()
+        except IndexError:
+            context = maker(level=level)
+        packed = context.compress(data, maker.FLUSH_FRAME)
+        idle.append(context)
+        return packed
+
+    def decompress_into(self, data: Any, out: Any) -> int:
+        view, filled = memoryview(data), 0
+        while view:
+            frame = self._module.ZstdDecompressor()
+            piece = frame.decompress(view, len(out) - filled + 1)
+            if not frame.eof or filled + len(piece) > len(out):
+                raise self.error("the data are longer than announced, or cut short")
+            memoryview(out)[filled : filled + len(piece)] = piece
+            filled += len(piece)
+            view = memoryview(frame.unused_data)
+        return filled
+
+
+class _Cramjam:
+    """`cramjam`, which makes a context for each call."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.error: type[Exception] = module.DecompressionError
+        self._zstd: Any = module.zstd
+
+    def compress(self, data: Any, level: int) -> Any:
+        out: Any = memory_pool.empty((_bound(len(data)),), np.uint8)
+        return memory_pool.front(out, self._zstd.compress_into(data, out, level=level))
+
+    def decompress_into(self, data: Any, out: Any) -> int:
+        filled: int = self._zstd.decompress_into(data, out)
+        return filled
+
+
+#: By the module that is imported; docs/decisions/0044-zstandard.md has the figures.
+BINDINGS: Final[dict[str, Callable[[ModuleType], Zstd]]] = {
+    "zstandard": _Zstandard,
+    "compression.zstd": _Standard,
+    "backports.zstd": _Standard,
+    "cramjam": _Cramjam,
+}
+
+
 @cache
 def zstd() -> Zstd:
-    """The contexts that all threads share."""
-    return Zstd()
+    """The fastest library that is installed."""
+    for name in BINDINGS:
+        try:
+            return bound(name)
+        except ImportError:
+            continue
+    raise ImportError("no library for zstd is installed: pip install zstandard")
+
+
+def bound(name: str) -> Zstd:
+    """One of the libraries, by its name in `BINDINGS`."""
+    return BINDINGS[name](import_module(name))
 
 
 _MAGIC = b"\x28\xb5\x2f\xfd"

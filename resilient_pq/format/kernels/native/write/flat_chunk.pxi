@@ -394,7 +394,7 @@ cdef Py_ssize_t put_with_sums(
 
 
 cdef bytes behind_zstd(bytes levels, Py_ssize_t size, bytes packed):
-    """Levels before a frame whose content and they have `size` bytes: as of `zstd_frames.front`; None where that is."""
+    """Levels before a frame whose content and they have `size` bytes: as of `zstd.frame_front`; None where that is."""
     cdef const uint8_t* frame = <const uint8_t*> PyBytes_AsString(packed)
     cdef uint8_t head[16 + MOST_LITERAL]
     cdef Py_ssize_t count = len(levels), at = 5, begin, kind
