@@ -102,10 +102,10 @@ def test_native_has_the_names_and_arguments_of_the_reference(native: ModuleType)
     }
     functions = {name for name in KERNELS if not isinstance(getattr(reference, name), type)}
     # What these shorten works without them.
-    assert (
-        compiled - {"schema_key", "instances", "alike_elements", "alike_fields", "records_like", "batch_stream"}
-        == functions
-    )
+    shorten = {
+        "schema_key", "instances", "alike_elements", "alike_fields", "records_like", "batch_stream", "row_group_sizes",
+    }  # fmt: skip
+    assert compiled - shorten == functions
     assert native.StructReader.__module__ == NATIVE
     for name in functions:
         defined = inspect.signature(getattr(reference, name)).parameters
