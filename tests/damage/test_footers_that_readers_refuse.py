@@ -100,6 +100,40 @@ async def test_a_chunk_without_a_size(lacks: bool) -> None:
     assert (await rpq.check((store, "damaged"))).outcome is (rpq.Outcome.DAMAGED if lacks else rpq.Outcome.SOUND)
 
 
+@pytest.mark.parametrize("lacks", [False, True])
+async def test_a_chunk_without_an_offset(lacks: bool) -> None:
+    """A wrong bit makes a field of it that nobody knows; a writer may state 0 all the same."""
+    pages, metadata = pages_and_metadata()
+    for number, chunk in enumerate(chunk for row_group in metadata.row_groups for chunk in row_group.columns):
+        chunk.file_offset = 4 if number != 3 else 0
+    whole = compact_protocol.encode(metadata)
+    (at,) = [at for at in range(len(whole)) if whole.startswith(b"\x26\0\x1c\x15", at)]  # offset 0, and the metadata
+    data = pages + footer.frame(whole[:at] + (b"\xa6\0\x0c\x06" if lacks else whole[at : at + 3]) + whole[at + 3 :])
+    report = await recovered(data)
+    assert report.outcome is (rpq.Outcome.RECOVERED if lacks else rpq.Outcome.SOUND)
+
+
+@pytest.mark.parametrize("stored", [b"\xee", "\ufffd".encode()])
+async def test_a_name_that_is_not_utf8(stored: bytes) -> None:
+    """pyarrow reads no names from such a file; a name may well have the sign that stands for bytes like these."""
+    pages, metadata = pages_and_metadata()
+    metadata.schema[2].name = "n" * len(stored)
+    metadata.key_value_metadata = None
+    for row_group in metadata.row_groups:
+        assert row_group.columns[1].meta_data is not None
+        row_group.columns[1].meta_data.path_in_schema = ["n" * len(stored)]
+    whole = compact_protocol.encode(metadata).replace(
+        bytes((0x18, len(stored))) + b"n" * len(stored), b"\x18" + bytes((len(stored),)) + stored
+    )
+    store = MemoryStore()
+    await store.put("damaged", pages + footer.frame(whole))
+    report = await rpq.recover((store, "damaged"), (store, "out"))
+    table = pq.read_table(io.BytesIO((await store.read_tail("out", 1 << 20)).data))
+    assert table.column_names == ["id", "\ufffd"]
+    assert table.columns == ROWS.columns
+    assert any("not UTF-8" in finding.message for finding in report.findings) is (len(stored) == 1)
+
+
 async def test_an_annotation_that_its_type_cannot_have() -> None:
     """A wrong bit makes text a time of day, beside other damage: the output has the bytes, without any meaning."""
     pages, metadata = pages_and_metadata()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.byte_ranges import ByteRange
@@ -36,6 +37,8 @@ from resilient_pq.recovery.evidence.row_group_choice import (
 )
 from resilient_pq.recovery.report import Damage, Finding
 
+_NOT_UTF8: Final = "\ufffd"  # What stands for bytes of a name that are no UTF-8
+
 
 async def read_footer(known: Reconstruction) -> Reconstruction:
     """The row groups that the footer at the end names, or why it cannot be used."""
@@ -54,7 +57,7 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
     known = replace(await known.with_footer(contents), footer_whole=True)
     if not contents.verified:
         refused = await off_loop(contents.num_chunks, _describe_refused, contents)
-        refused += await _find_missing_sizes(known.source, contents)
+        refused += await _find_refused(known.source, contents)
         known = replace(known.with_findings(*refused), keys_damaged=bool(refused))
     if contents.miscounted is not None:
         message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
@@ -85,22 +88,30 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     return [_footer_finding(contents, message) for message in messages]
 
 
-async def _find_missing_sizes(source: DamagedObject, contents: Contents) -> list[Finding]:
-    """The sizes of chunks that a footer lacks, not those that it states as 0, as some writers do."""
+async def _find_refused(source: DamagedObject, contents: Contents) -> list[Finding]:
+    """What readers refuse, and only the bytes of a footer show: fields that it lacks, and names that are not UTF-8."""
+    suspects = await off_loop(contents.num_chunks, _suspects, contents)
+    if not any(suspects):
+        return []
     footer = contents.footer
+    stored = bytes(await source.read(ByteRange(footer.start, footer.start + footer.length)))
+    messages = []
+    may_lack, names = suspects
+    # A field that is stated as 0 is there, as some writers do.
+    if may_lack and await off_loop(contents.num_chunks, compact_protocol.encode, contents.metadata) != stored:
+        messages.append("the footer lacks the size or the offset of a column chunk: some readers refuse the file")
+    if any(name.encode() not in stored for name in names):
+        messages.append("the name of a column is not UTF-8: some readers refuse the file")
+    return [_footer_finding(contents, message) for message in messages]
 
-    def chunks_without_size() -> list[ColumnChunk]:
-        chunks = filter(has_values, all_chunks(contents.metadata.row_groups))
-        return [
-            chunk for chunk in chunks if chunk.meta_data is not None and not chunk.meta_data.total_uncompressed_size
-        ]
 
-    if not await off_loop(contents.num_chunks, chunks_without_size):
-        return []
-    stored = await source.read(ByteRange(footer.start, footer.start + footer.length))
-    if await off_loop(contents.num_chunks, compact_protocol.encode, contents.metadata) == bytes(stored):
-        return []
-    return [_footer_finding(contents, "the footer lacks the size of a column chunk: some readers refuse the file")]
+def _suspects(contents: Contents) -> tuple[bool, list[str]]:
+    """Whether column chunks may lack their size or offset, and names that may have been read from other than UTF-8."""
+    chunks = all_chunks(contents.metadata.row_groups)
+    sized = [chunk.meta_data for chunk in chunks if has_values(chunk) and chunk.meta_data is not None]
+    without_offset = sum(not chunk.file_offset for chunk in chunks)
+    may_lack = any(not metadata.total_uncompressed_size for metadata in sized) or 0 < without_offset < len(chunks)
+    return may_lack, [element.name for element in contents.metadata.schema if _NOT_UTF8 in element.name]
 
 
 def _footer_finding(contents: Contents, message: str) -> Finding:
