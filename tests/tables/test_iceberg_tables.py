@@ -184,7 +184,8 @@ def test_a_name_without_a_namespace_is_refused() -> None:
 
 async def test_a_catalog_that_is_not_there(iceberg_place: Any, tmp_path: Path) -> None:
     away = {"type": "sql", "uri": f"sqlite:///{tmp_path}/away/catalog.db"}
-    retry = rpq.RetryPolicy(seconds=0.2, base_delay=0.01)
+    # The first attempt loads the libraries of a catalog, which must not take all of the time.
+    retry = rpq.RetryPolicy(seconds=3, base_delay=0.01)
     with pytest.raises(rpq.StoreError, match="unable to open database file") as caught:
         async with rpq.create_dataset(
             iceberg_place.data, table=iceberg_place.settings(catalog=away, retry=retry)
