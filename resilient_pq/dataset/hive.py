@@ -149,7 +149,7 @@ def transformed(leaf: Leaf, data: LeafData, key: PartitionKey) -> LeafData:
         hashes = murmur3(_hashed(leaf.node, data.values))
         return replace(data, values=((hashes & 0x7FFFFFFF) % key.num_buckets).astype(np.int32), entries=None)
     times = _times(leaf.node, data.values)
-    if len(times) and (times.min() < FIRST_DAY or times.max() >= LAST_DAY + 1):
+    if len(times) and (times.min() < FIRST_DAY or times.max() >= LAST_DAY + np.timedelta64(1, "D")):
         raise SchemaError(
             f"column {leaf.column_path!r} has a date outside of the years 1 to 9999",
             where=Where(column=leaf.column_path),
