@@ -19,30 +19,6 @@ APART = rpq.ReadOptions(merge_gap=0)
 SHORT_OF_MEMORY = rpq.ReadOptions(memory_budget=1)
 
 
-async def test_opening_is_one_request(store: RecordingStore, log: Log) -> None:
-    async with rpq.open((store, "file")) as file:
-        assert log() == ["tail of 262,144 bytes"]
-        assert (file.num_rows, file.schema.names) == (300, ["id", "town", "wide", "score"])
-        assert file.counters.requests == 1
-    assert log() == []
-
-
-async def test_a_footer_longer_than_the_tail_is_one_more(store: RecordingStore, log: Log) -> None:
-    options = rpq.ReadOptions(tail_bytes=1000)
-    async with rpq.open((store, "file"), options=options):
-        assert log() == ["tail of 1,000 bytes", "footer"]
-
-
-async def test_the_record_before_the_footer_comes_with_it(store: RecordingStore, log: Log, data: bytes) -> None:
-    """A tail that holds the footer and not the record header before it is not enough to verify it."""
-    footer = int.from_bytes(data[-8:-4], "little") + 8
-    async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=footer)):
-        assert [call[2:] for call in store.calls[1:]] == [(len(data) - footer - 96, len(data) - footer)]
-        log()
-    async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=footer + 96)):
-        assert len(log()) == 1
-
-
 async def test_neighbours_of_a_row_group_are_one_request(store: RecordingStore, log: Log) -> None:
     async with rpq.open((store, "file")) as file:
         log()
@@ -69,15 +45,6 @@ async def test_the_end_of_a_row_group_and_the_beginning_of_the_next_are_one_requ
             "row group 1: score; row group 2: id",
             "row group 2: score",
         ]
-
-
-async def test_a_whole_small_file_is_one_request_in_all(
-    store: RecordingStore, log: Log, data: bytes, table: pa.Table
-) -> None:
-    async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=len(data))) as file:
-        assert pa.table(await file.read()).equals(table)
-        assert file.counters.requests == 1
-    assert log() == [f"tail of {len(data):,} bytes"]
 
 
 async def test_a_whole_file_without_its_tail_is_one_request_more(
@@ -153,13 +120,6 @@ async def test_no_columns_are_no_request(store: RecordingStore, log: Log) -> Non
         assert (await file.read(columns=[])).num_rows == 300
         assert (await file.read(row_groups=[])).num_rows == 0
         assert log() == []
-
-
-async def test_every_read_is_pinned_to_what_was_opened(store: RecordingStore, data: bytes) -> None:
-    async with rpq.open((store, "file")) as file:
-        await store.put("file", data)
-        with pytest.raises(rpq.ObjectChangedError):
-            await file.read()
 
 
 class TestOverHttp:
