@@ -22,6 +22,7 @@ def _as_column(leaf: Leaf, data: LeafData) -> LeafColumn:
     levels = data.definition_levels
     if levels is None:
         return LeafColumn(leaf, data.num_rows, data.values, None, None, data.repetition_levels)
+    levels = np.ascontiguousarray(levels)  # equal levels share the memory of one
     present = [level == leaf.max_definition_level for level in levels if level >= leaf.slot_definition_level]
     if isinstance(data.values, ByteArrays):
         dense = iter([data.values.value(at) for at in range(len(data.values))])

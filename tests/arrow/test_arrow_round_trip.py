@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,244 +22,54 @@ RoundTrip = Callable[..., Table]
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-_INTEGERS = {
-    pa.int8(): (-(2**7), 2**7 - 1),
-    pa.int16(): (-(2**15), 2**15 - 1),
-    pa.int32(): (-(2**31), 2**31 - 1),
-    pa.int64(): (-(2**63), 2**63 - 1),
-    pa.uint8(): (0, 2**8 - 1),
-    pa.uint16(): (0, 2**16 - 1),
-    pa.uint32(): (0, 2**32 - 1),
-    pa.uint64(): (0, 2**64 - 1),
-}
-_INSTANTS = {
-    # Whatever fits into the milliseconds, microseconds or nanoseconds that Parquet stores.
-    "s": (-(2**63) // 1000 + 1, (2**63) // 1000 - 1),
-    "ms": (-(2**63), 2**63 - 1),
-    "us": (-(2**63), 2**63 - 1),
-    "ns": (-(2**63), 2**63 - 1),
-}
+#: Types that no other writer takes, and indices of every width.
+LEAVES = [
+    (pa.dictionary(pa.uint32(), pa.large_binary()), st.sampled_from([b"a", b"\xff"])),
+    (pa.dictionary(pa.int64(), pa.timestamp("us", "UTC")), st.integers(0, 3)),
+    (pa.dictionary(pa.uint64(), pa.large_string()), st.sampled_from(["a", "b", "c"])),
+    (pa.dictionary(pa.int16(), pa.int64(), ordered=True), st.integers(0, 3)),
+]
 
 
-_NARROW_DECIMALS = ((pa.decimal32, 1), (pa.decimal32, 9), (pa.decimal64, 10), (pa.decimal64, 18))
-
-
-def _decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
-    largest = 10**precision - 1
-    context = decimal.Context(prec=100)
-    return st.integers(-largest, largest).map(lambda n: decimal.Decimal(n).scaleb(-scale, context))
-
-
-def _flat_types() -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    """A flat type and its values, integers standing for times."""
-    text = st.text(max_size=20)
-    octets = st.binary(max_size=20)
-    choices: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
-        (pa.null(), st.none()),
-        (pa.bool_(), st.booleans()),
-        *((kind, st.integers(*bounds)) for kind, bounds in _INTEGERS.items()),
-        (pa.float16(), st.floats(width=16).map(np.float16)),
-        (pa.float32(), st.floats(width=32)),
-        (pa.float64(), st.floats()),
-        *((kind, text) for kind in (pa.string(), pa.large_string(), pa.string_view())),
-        *((kind, octets) for kind in (pa.binary(), pa.large_binary(), pa.binary_view())),
-        (pa.binary(5), st.binary(min_size=5, max_size=5)),
-        (pa.date32(), st.integers(-(2**31), 2**31 - 1)),
-        (pa.date64(), st.integers(-(2**31), 2**31 - 1).map(lambda days: days * 86_400_000)),
-        (pa.time32("s"), st.integers(0, 86_399)),
-        (pa.time32("ms"), st.integers(0, 86_399_999)),
-        (pa.time64("us"), st.integers(0, 86_399_999_999)),
-        (pa.time64("ns"), st.integers(0, 86_399_999_999_999)),
-        *((pa.timestamp(unit), st.integers(*bounds)) for unit, bounds in _INSTANTS.items()),
-        *((pa.timestamp(unit, "Europe/Berlin"), st.integers(*bounds)) for unit, bounds in _INSTANTS.items()),
-        *((pa.duration(unit), st.integers(-(2**63), 2**63 - 1)) for unit in _INSTANTS),
-        *((pa.decimal128(p, s), _decimals(p, s)) for p, s in ((1, 0), (9, 2), (18, 18), (38, 10))),
-        *((pa.decimal256(p, s), _decimals(p, s)) for p, s in ((20, 3), (39, 0), (76, 38))),
-        (pa.dictionary(pa.int8(), pa.string()), st.sampled_from(["a", "bb", "", "a longer value"])),
-        (pa.dictionary(pa.uint32(), pa.large_binary()), st.sampled_from([b"a", b"\xff"])),
-        (pa.dictionary(pa.int64(), pa.timestamp("us", "UTC")), st.integers(0, 3)),
-        (pa.dictionary(pa.uint64(), pa.large_string()), st.sampled_from(["a", "b", "c"])),
-        (pa.dictionary(pa.int16(), pa.int64(), ordered=True), st.integers(0, 3)),
-        *((kind(precision, 1), _decimals(precision, 1)) for kind, precision in _NARROW_DECIMALS),
-    ]
-    return st.sampled_from(choices)
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """An array of `values`; times are made from their integers, which reach further than Python's types."""
-    if pa.types.is_dictionary(kind):
-        encoded = _array(values, kind.value_type).dictionary_encode()
-        return pa.DictionaryArray.from_arrays(
-            encoded.indices.cast(kind.index_type), encoded.dictionary, ordered=kind.ordered
-        )
-    if pa.types.is_time32(kind) or pa.types.is_date32(kind):
-        return pa.array(values, pa.int32()).cast(kind)
-    if pa.types.is_temporal(kind):
-        return pa.array(values, pa.int64()).view(kind)
-    return pa.array(values, kind)
-
-
-@st.composite
-def flat_columns(draw: st.DrawFn, length: int) -> tuple[pa.Field, pa.ChunkedArray]:
-    """A column of `length` rows, cut out of larger arrays, in one chunk or several."""
-    kind, values = draw(_flat_types())
-    nullable = kind == pa.null() or draw(st.booleans())
-    slots = st.lists(st.one_of(st.none(), values) if nullable else values, min_size=length, max_size=length)
-    whole = draw(slots)
-    # What stands before and behind a slice must not leak in.
-    margin = draw(st.lists(values, min_size=1, max_size=9))
-    cut = draw(st.integers(0, length))
-    chunks = [
-        _array([*margin, *piece, *margin], kind).slice(len(margin), len(piece)) for piece in (whole[:cut], whole[cut:])
-    ]
-    return pa.field("c", kind, nullable), pa.chunked_array(chunks, kind)
-
-
-@st.composite
-def flat_tables(draw: st.DrawFn) -> pa.Table:
-    length = draw(st.integers(0, 40))
-    columns = draw(st.lists(flat_columns(length), min_size=1, max_size=4))
-    fields = [field.with_name(f"c{at}") for at, (field, _) in enumerate(columns)]
-    return pa.table([column for _, column in columns], schema=pa.schema(fields))
-
-
-def _bits(array: pa.ChunkedArray) -> pa.ChunkedArray:
-    """NaN equals nothing: compare floats by their bits, nulls kept; dictionaries by the values that are meant."""
-    if pa.types.is_dictionary(array.type):
-        return pa.chunked_array([chunk.dictionary_decode() for chunk in array.chunks], array.type.value_type)
-    kinds = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
-    if array.type not in kinds:
-        return array
-    return pa.chunked_array([chunk.view(kinds[array.type]) for chunk in array.chunks], kinds[array.type])
-
-
-def _assert_equal(table: Table, expected: pa.Table) -> None:
-    """Equal values of the types that are expected back; every array passes pyarrow's full validation."""
-    found = pa.table(table)
-    found.validate(full=True)
-    assert found.schema.equals(expected.schema)
-    for name in expected.column_names:
-        assert _bits(found[name]).equals(_bits(expected[name])), name
-
-
-@given(flat_tables())
+@given(draw=st.data())
 @settings(quick, max_examples=150)
-def test_flat_columns_of_every_type(round_trip: RoundTrip, table: pa.Table) -> None:
-    _assert_equal(round_trip(table), table)
-
-
-@given(flat_tables(), st.integers(0, 40), st.integers(0, 40))
-@quick
-def test_slices_of_tables(round_trip: RoundTrip, table: pa.Table, offset: int, length: int) -> None:
-    _assert_equal(round_trip(table.slice(offset, length)), table.slice(offset, length))
-
-
-@given(flat_tables(), st.integers(1, 300))
-@quick
-def test_batches_cut_anywhere(round_trip: RoundTrip, table: pa.Table, batch_bytes: int) -> None:
-    _assert_equal(round_trip(table, batch_bytes=batch_bytes), table)
-
-
-def _nested_types() -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    """Nested types and their values as Python objects."""
-    leaves = st.sampled_from(
-        [
-            (pa.int32(), st.integers(-5, 5)),
-            (pa.string(), st.text(max_size=3)),
-            (pa.bool_(), st.booleans()),
-            (pa.decimal128(5, 2), _decimals(5, 2)),
-        ]
-    )
-
-    def deeper(
-        inner: st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]],
-    ) -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-        return st.one_of(
-            inner.flatmap(_list_of),
-            inner.flatmap(_fixed_size_list_of),
-            inner.flatmap(_map_of),
-            _struct_of(inner),
-        )
-
-    return st.recursive(leaves, deeper, max_leaves=4)
-
-
-_LISTS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
-
-
-def _list_of(
-    inner: tuple[pa.DataType, st.SearchStrategy[Any]],
-) -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    kind, values = inner
-
-    def make(choice: tuple[Any, bool]) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-        maker, nullable = choice
-        element = st.one_of(st.none(), values) if nullable else values
-        return maker(pa.field("item", kind, nullable)), st.lists(element, max_size=3)
-
-    return st.tuples(st.sampled_from(_LISTS), st.booleans()).map(make)
-
-
-def _fixed_size_list_of(
-    inner: tuple[pa.DataType, st.SearchStrategy[Any]],
-) -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    kind, values = inner
-
-    def make(size: int) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-        return pa.list_(kind, size), st.lists(st.one_of(st.none(), values), min_size=size, max_size=size)
-
-    return st.integers(1, 3).map(make)
-
-
-def _map_of(
-    inner: tuple[pa.DataType, st.SearchStrategy[Any]],
-) -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    kind, values = inner
-    entry = st.tuples(st.text(max_size=2), st.one_of(st.none(), values))
-    return st.just((pa.map_(pa.string(), kind), st.lists(entry, max_size=3)))
-
-
-def _struct_of(
-    inner: st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]],
-) -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    def make(
-        fields: list[tuple[tuple[pa.DataType, st.SearchStrategy[Any]], bool]],
-    ) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-        kind = pa.struct([pa.field(f"f{at}", kind, nullable) for at, ((kind, _), nullable) in enumerate(fields)])
-        values = {
-            f"f{at}": st.one_of(st.none(), values) if nullable else values
-            for at, ((_, values), nullable) in enumerate(fields)
-        }
-        return kind, st.fixed_dictionaries(values)
-
-    return st.lists(st.tuples(inner, st.booleans()), min_size=1, max_size=2).map(make)
-
-
-@st.composite
-def nested_tables(draw: st.DrawFn) -> pa.Table:
-    kind, values = draw(_nested_types())
-    nullable = draw(st.booleans())
-    rows = draw(st.lists(st.one_of(st.none(), values) if nullable else values, max_size=8))
-    before, behind = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    array = pa.array(rows, kind)
-    inside = array.slice(min(before, len(rows)), max(len(rows) - before - behind, 0))
-    return pa.table([inside], schema=pa.schema([pa.field("c", kind, nullable)]))
-
-
-@given(nested_tables())
-@settings(quick, max_examples=150)
-def test_nested_columns(round_trip: RoundTrip, table: pa.Table) -> None:
+def test_columns_of_every_type(round_trip: RoundTrip, tables: Any, assert_same: Any, draw: st.DataObject) -> None:
+    table = draw.draw(tables(40, max_columns=4) | tables(40, depth=1, leaves=LEAVES))
     found = pa.table(round_trip(table))
     found.validate(full=True)
-    assert found.schema.equals(table.schema)
-    assert found.to_pylist() == table.to_pylist()
+    assert_same(found, table)
 
 
-@given(nested_tables(), st.integers(1, 60))
+@given(draw=st.data())
 @quick
-def test_nested_columns_in_small_batches(round_trip: RoundTrip, table: pa.Table, batch_bytes: int) -> None:
-    found = pa.table(round_trip(table, batch_bytes=batch_bytes))
+def test_slices_in_batches_cut_anywhere(
+    round_trip: RoundTrip, tables: Any, assert_same: Any, draw: st.DataObject
+) -> None:
+    table = draw.draw(tables(40)).slice(draw.draw(st.integers(0, 40)), draw.draw(st.integers(0, 40)))
+    found = pa.table(round_trip(table, batch_bytes=draw.draw(st.integers(1, 300))))
     found.validate(full=True)
+    assert_same(found, table)
+
+
+@pytest.mark.parametrize("form", [pa.list_view, pa.large_list_view], ids=lambda form: form.__name__)
+@given(draw=st.data())
+@quick
+def test_list_views(round_trip: RoundTrip, draw: st.DataObject, form: Any) -> None:
+    """In lists and structs, too, and of elements in any order."""
+    texts = pa.array(draw.draw(st.lists(st.none() | st.text(max_size=3), min_size=4, max_size=8)))
+    places = draw.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=8))
+    offsets, sizes, nulls = zip(*places, strict=True) if places else ((), (), ())
+    width = pa.int32() if form is pa.list_view else pa.int64()
+    array_of = pa.ListViewArray if form is pa.list_view else pa.LargeListViewArray
+    views = array_of.from_arrays(
+        pa.array(offsets, width), pa.array(sizes, width), texts, form(texts.type), mask=pa.array(nulls, pa.bool_())
+    )
+    ends = pa.array(range(len(views) + 1), pa.int32())
+    inside = pa.StructArray.from_arrays([pa.ListArray.from_arrays(ends, views)], names=["lists"])
+    table = pa.table({"views": views, "inside": inside})
+    found = pa.table(round_trip(table, batch_bytes=draw.draw(st.integers(1, 300))))
+    found.validate(full=True)
+    assert found.schema.equals(table.schema)
     assert found.to_pylist() == table.to_pylist()
 
 
