@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from encrypted_files import footer_start, read_in_memory, view_of
+from sampled import sampled
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol
@@ -86,22 +87,16 @@ def exchanges(data: bytes) -> Iterator[bytes]:
         yield exchanged(exchanged(data, header, other_header), body, other_body)
 
 
-async def test_every_exchange_of_two_pages_is_found() -> None:
+@sampled(60, 1000)
+async def test_every_exchange_of_two_pages_is_found(count: int) -> None:
     data = written()
     rows = await read(data)
     cases = list(exchanges(data))
     assert len(cases) == 3 * 16 * 15 // 2
-    for case in random.Random(3).sample(cases, 60):
+    for case in random.Random(3).sample(cases, min(count, len(cases))):
         with pytest.raises(rpq.AuthenticationError, match="is not what was sealed for this place"):
             await read(case)
     assert (await read(data)).equals(rows)
-
-
-@pytest.mark.thorough
-async def test_no_exchange_of_two_pages_is_overlooked() -> None:
-    for case in exchanges(written()):
-        with pytest.raises(rpq.AuthenticationError):
-            await read(case)
 
 
 async def test_pages_and_footers_of_another_file_of_the_same_key_are_found() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sampled import sampled
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io import Part, SinkOptions
@@ -294,17 +295,11 @@ def live(seed: int, steps: int) -> None:
     world.drain()
 
 
-def test_many_lives() -> None:
-    for seed in range(600):
-        live(seed, 60)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("portion", range(4))
-def test_very_many_lives(portion: int) -> None:
-    for seed in range(100_000 + 20_000 * portion, 120_000 + 20_000 * portion):
-        live(seed, 100)
+@sampled(150, 20_000, 1800)
+def test_many_lives(portion: int, count: int) -> None:
+    for seed in range(count * portion, count * (portion + 1)):
+        live(seed, 60 if count < 1000 else 100)
 
 
 # --- part sizes, by simulation of whole uploads

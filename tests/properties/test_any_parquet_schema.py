@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampled import in_both_suites
 
 import resilient_pq as rpq
 from resilient_pq.arrow.intervals import MonthDayNano
@@ -213,15 +213,8 @@ def _beyond_pyarrow(node: Node) -> bool:
     return repeated or any(map(_beyond_pyarrow, node.children))
 
 
+@in_both_suites
 @given(draw=st.data())
-@settings(quick, max_examples=60)
+@settings(quick, max_examples=max(60, quick.max_examples))
 def test_records_of_any_schema(draw: st.DataObject, ways: Any, encodings: Any) -> None:
-    asyncio.run(_round_trip(draw, ways, encodings))
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
-@given(draw=st.data())
-@settings(quick)
-def test_records_of_many_schemas(draw: st.DataObject, ways: Any, encodings: Any) -> None:
     asyncio.run(_round_trip(draw, ways, encodings))

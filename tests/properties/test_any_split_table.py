@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampled import in_both_suites
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
@@ -67,16 +67,10 @@ def _split(draw: Draw, tables: Any, ways: Any, written: Any, assert_same: Any) -
     assert_same(found, pa.concat_tables([table.slice(0, 0), *pieces]))
 
 
+@in_both_suites
 @given(draw=st.data())
-@settings(quick, max_examples=15)
+@settings(quick, max_examples=max(15, quick.max_examples // 5))
 def test_split_into_files(draw: Draw, tables: Any, ways: Any, written: Any, assert_same: Any) -> None:
-    _split(draw, tables, ways, written, assert_same)
-
-
-@pytest.mark.thorough
-@given(draw=st.data())
-@settings(quick, max_examples=quick.max_examples // 5)
-def test_split_into_many_files(draw: Draw, tables: Any, ways: Any, written: Any, assert_same: Any) -> None:
     _split(draw, tables, ways, written, assert_same)
 
 

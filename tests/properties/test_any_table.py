@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampled import either, in_both_suites
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
@@ -92,18 +93,11 @@ def _beyond_pyarrow(kind: pa.DataType, *, below: bool = False) -> bool:
     return pa.types.is_nested(kind) and _beyond_pyarrow(kind.value_type)
 
 
-@given(draw=st.data())
-@settings(quick, max_examples=35)
-def test_round_trip(draw: Draw, tables: Any, round_trip: Any) -> None:
-    round_trip(draw, draw.draw(tables()))
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("max_rows", either([20], [40], 1800))
 @given(draw=st.data())
 @settings(quick)
-def test_round_trip_of_many(draw: Draw, tables: Any, round_trip: Any) -> None:
-    round_trip(draw, draw.draw(tables(40)))
+def test_round_trip(draw: Draw, tables: Any, round_trip: Any, max_rows: int) -> None:
+    round_trip(draw, draw.draw(tables(max_rows)))
 
 
 @pytest.mark.thorough
@@ -164,17 +158,10 @@ def _in_python(leaf_of: Any) -> list[Any]:
     ]
 
 
-@given(draw=st.data())
-@settings(quick, max_examples=25)
-def test_records(draw: Draw, as_records: Any) -> None:
-    as_records(draw)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@in_both_suites
 @given(draw=st.data())
 @settings(quick)
-def test_many_records(draw: Draw, as_records: Any) -> None:
+def test_records(draw: Draw, as_records: Any) -> None:
     as_records(draw)
 
 
@@ -298,15 +285,8 @@ def read_theirs(encodings: Any, written: Any, read_back: Any, exact: Any) -> Any
     return check
 
 
-@given(draw=st.data())
-@settings(quick, max_examples=40)
-def test_theirs_are_read_too(draw: Draw, tables: Any, read_theirs: Any) -> None:
-    read_theirs(draw, draw.draw(tables()))
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("max_rows", either([20], [40], 1800))
 @given(draw=st.data())
 @settings(quick)
-def test_many_of_theirs_are_read_too(draw: Draw, tables: Any, read_theirs: Any) -> None:
-    read_theirs(draw, draw.draw(tables(40)))
+def test_theirs_are_read_too(draw: Draw, tables: Any, read_theirs: Any, max_rows: int) -> None:
+    read_theirs(draw, draw.draw(tables(max_rows)))

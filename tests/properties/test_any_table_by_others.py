@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from sampled import in_both_suites
 
 from resilient_pq.arrow.types.arrow_schema import schema_from_arrow
 from resilient_pq.format.file_metadata import Repetition, Type
@@ -120,19 +121,11 @@ def read_by(
     return check
 
 
-@pytest.mark.parametrize("name", PEERS)
-@given(draw=st.data())
-@settings(quick, max_examples=20)
-def test_any_table(draw: Draw, name: str, read_by: Any) -> None:
-    read_by(draw, PEERS[name])
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@in_both_suites
 @pytest.mark.parametrize("name", PEERS)
 @given(draw=st.data())
 @settings(quick)
-def test_many_tables(draw: Draw, name: str, read_by: Any) -> None:
+def test_any_table(draw: Draw, name: str, read_by: Any) -> None:
     read_by(draw, PEERS[name])
 
 
@@ -184,17 +177,9 @@ def read_theirs(tables: Any, leaf_of: Any, written: Any, read_back: Any, exact: 
     return check
 
 
-@pytest.mark.parametrize("name", WRITERS)
-@given(draw=st.data())
-@settings(quick, max_examples=20)
-def test_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
-    read_theirs(draw, name)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@in_both_suites
 @pytest.mark.parametrize("name", WRITERS)
 @given(draw=st.data())
 @settings(quick)
-def test_many_of_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
+def test_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
     read_theirs(draw, name)

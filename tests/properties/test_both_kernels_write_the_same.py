@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampled import either
 
 from resilient_pq.format import kernels
 from resilient_pq.format.kernels import reference
@@ -69,18 +70,11 @@ def compare(using: Using, repeatable_ways: Any, encodings: Any, written: Any, re
     return check
 
 
-@given(draw=st.data())
-@settings(quick, max_examples=25)
-def test_any_table(draw: Draw, tables: Any, compare: Any) -> None:
-    compare(draw, draw.draw(tables()))
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("max_rows", either([20], [40], 1800))
 @given(draw=st.data())
 @settings(quick)
-def test_many_tables(draw: Draw, tables: Any, compare: Any) -> None:
-    compare(draw, draw.draw(tables(40)))
+def test_any_table(draw: Draw, tables: Any, compare: Any, max_rows: int) -> None:
+    compare(draw, draw.draw(tables(max_rows)))
 
 
 @pytest.mark.parametrize("rows", [1000, 5000])

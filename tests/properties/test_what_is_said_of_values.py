@@ -17,6 +17,7 @@ import pytest
 from corpus_of_others import CORPUS, of_corpus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampled import either
 
 import resilient_pq as rpq
 from resilient_pq.errors import ResilientPQError
@@ -168,38 +169,17 @@ def _is_boolean(kind: pa.DataType) -> bool:
     return pa.types.is_boolean(kind) or (pa.types.is_dictionary(kind) and pa.types.is_boolean(kind.value_type))
 
 
-def _ours(draw: Draw, tables: Any, ways: Any, written: Callable[..., bytes]) -> None:
-    table, way = draw.draw(tables), draw.draw(ways)
+@pytest.mark.parametrize(("max_rows", "depth"), either([(40, 0), (20, 3)], [(40, 0), (20, 3)]))
+@given(draw=st.data())
+@settings(quick)
+def test_of_columns(
+    draw: Draw, tables: Any, ways: Any, written: Callable[..., bytes], max_rows: int, depth: int
+) -> None:
+    table, way = draw.draw(tables(max_rows, depth=depth)), draw.draw(ways)
     tally = Tally()
     ndv = draw.draw(st.sampled_from([None, 1, 1000]))
     asyncio.run(examine(written([table], table.schema, _with_filters(table, way, ndv)), tally))
     assert tally.unfiltered == 0
-
-
-@given(draw=st.data())
-@settings(quick, max_examples=25)
-def test_of_flat_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, tables(40, depth=0), ways, written)
-
-
-@given(draw=st.data())
-@settings(quick, max_examples=15)
-def test_of_nested_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, tables(20), ways, written)
-
-
-@pytest.mark.thorough
-@given(draw=st.data())
-@settings(quick)
-def test_of_many_flat_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, tables(40, depth=0), ways, written)
-
-
-@pytest.mark.thorough
-@given(draw=st.data())
-@settings(quick)
-def test_of_many_nested_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, tables(20), ways, written)
 
 
 # --- theirs ---------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from faulty_store import Fault, FaultyStore
-from sampled import seeded
+from sampled import sampled, seeded
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
@@ -183,33 +183,19 @@ def theirs(rows: pa.Table, version: str, *, checksums: bool, index: bool) -> byt
     return sink.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("version", "checksums", "index"),
-    [("1.0", True, False), ("1.0", False, True), ("2.0", False, False), ("2.0", True, True)],
-)
-async def test_pages_of_others(
-    version: str, checksums: bool, index: bool, nested_rows: Callable[..., pa.Table]
-) -> None:
-    """Bodies that are gone, and headers: what `recover` keeps is what is read, and no value is another."""
-    await examine_theirs(nested_rows(120), version, checksums, index, 1)
-
-
-@pytest.mark.thorough
+@sampled(1, 100)
 @pytest.mark.parametrize("index", [True, False])
 @pytest.mark.parametrize("checksums", [True, False])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-async def test_pages_of_others_in_every_column(
-    version: str, checksums: bool, index: bool, nested_rows: Callable[..., pa.Table]
+async def test_pages_of_others(
+    version: str, checksums: bool, index: bool, nested_rows: Callable[..., pa.Table], count: int
 ) -> None:
+    """Bodies that are gone, and headers: what `recover` keeps is what is read, and no value is another."""
     rows = nested_rows(120)
-    await examine_theirs(rows, version, checksums, index, rows.num_columns)
-
-
-async def examine_theirs(rows: pa.Table, version: str, checksums: bool, index: bool, num_columns: int) -> None:
     data = theirs(rows, version, checksums=checksums, index=index)
     layout = page_layout.Layout(data)
     rng = seeded(version, checksums, index)
-    for column in rng.sample(rows.column_names, num_columns):
+    for column in rng.sample(rows.column_names, min(count, rows.num_columns)):
         _, page = rng.choice(data_pages(layout, 1, column))
         others = [name for name in rows.column_names if name != column]
         for place in (page.body, page.header):

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 import pytest
 from parts_in_memory import PartStore
+from sampled import either
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
@@ -306,26 +307,16 @@ STORES = [PartStore, Lenient]
 FOUND = (139, 198, 221, 265, 992, 1193, 21090)
 
 
+ORDERS = [(10, range(start, start + 100)) for start in range(1_000, 2_000, 100)]
+
+
 @pytest.mark.parametrize("kind", STORES)
-async def test_nothing_told_is_lost(kind: type[PartStore]) -> None:
-    for seed in (*range(12), *FOUND):
-        await (await run(seed, kind())).check()
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", STORES)
-@pytest.mark.parametrize("block", range(10))
-async def test_nothing_told_is_lost_in_many_orders(kind: type[PartStore], block: int) -> None:
-    for seed in range(1_000 + 100 * block, 1_100 + 100 * block):
-        await (await run(seed, kind())).check()
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("kind", STORES)
-async def test_nothing_told_is_lost_of_files_of_many_parts(kind: type[PartStore]) -> None:
-    for seed in range(40):
-        await (await run(seed, kind(), row_bytes=400_000)).check()
+@pytest.mark.parametrize(
+    ("row_bytes", "seeds"), either([(10, (*range(12), *FOUND))], [*ORDERS, (400_000, range(40))], 1800)
+)
+async def test_nothing_told_is_lost(kind: type[PartStore], row_bytes: int, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        await (await run(seed, kind(), row_bytes=row_bytes)).check()
 
 
 @pytest.mark.parametrize("kind", STORES)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from file_bytes import file_bytes, with_flips
-from sampled import seeded
+from sampled import ALL, sampled, seeded
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
@@ -80,18 +80,12 @@ async def comes_back(data: bytes, bit: int) -> None:
 # --- one bit ------------------------------------------------------------------------------------------------
 
 
-async def test_any_bit_of_our_files_comes_back() -> None:
+@sampled(60, ALL, 3600)
+async def test_any_bit_of_our_files_comes_back(count: int) -> None:
     """In pages, in their headers and in the CRC32 there, in records, in the footer."""
     data = await ours()
-    for bit in seeded("ours").sample(range(len(data) * 8), 60):
-        await comes_back(data, bit)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-async def test_every_bit_of_our_files_comes_back() -> None:
-    data = await ours()
-    for bit in range(len(data) * 8):
+    bits = range(len(data) * 8)
+    for bit in seeded("ours").sample(bits, min(count, len(bits))):
         await comes_back(data, bit)
 
 
@@ -105,18 +99,11 @@ def page_bodies(theirs: bytes, layout_of: Any) -> list[range]:
     return [place for place in bodies(layout_of(theirs)) if place]
 
 
-async def test_any_bit_of_a_page_of_others_comes_back(theirs: bytes, page_bodies: list[range]) -> None:
-    rng = seeded("theirs")
-    for _ in range(15):
-        await comes_back(theirs, rng.choice(rng.choice(page_bodies)) * 8 + rng.randrange(8))
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-async def test_every_bit_of_the_pages_of_others_comes_back(theirs: bytes, page_bodies: list[range]) -> None:
-    for place in page_bodies:
-        for bit in range(place.start * 8, place.stop * 8):
-            await comes_back(theirs, bit)
+@sampled(15, ALL, 3600)
+async def test_any_bit_of_a_page_of_others_comes_back(theirs: bytes, page_bodies: list[range], count: int) -> None:
+    bits = [bit for place in page_bodies for bit in range(place.start * 8, place.stop * 8)]
+    for bit in seeded("theirs").sample(bits, min(count, len(bits))):
+        await comes_back(theirs, bit)
 
 
 async def test_the_checksum_itself(theirs: bytes, layout_of: Any) -> None:
@@ -163,17 +150,10 @@ async def burst(data: bytes, places: list[range], rng: random.Random) -> None:
     await recover(data[:at] + rng.randbytes(size) + data[at + size :])
 
 
-async def test_bursts_never_make_false_rows(theirs: bytes, page_bodies: list[range]) -> None:
-    rng = seeded("burst")
-    for _ in range(15):
-        await burst(theirs, page_bodies, rng)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-async def test_many_bursts_and_pairs_never_make_false_rows(theirs: bytes, page_bodies: list[range]) -> None:
-    mine, rng = await ours(), seeded("many")
-    for _ in range(1000):
+@sampled(5, 1000, 3600)
+async def test_bursts_and_pairs_never_make_false_rows(theirs: bytes, page_bodies: list[range], count: int) -> None:
+    mine, rng = await ours(), seeded("burst")
+    for _ in range(count):
         await burst(theirs, page_bodies, rng)
         await burst(mine, chunks(mine), rng)
         await two_bits(mine, rng)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from sampled import seeded
+from sampled import sampled, seeded
 
 import resilient_pq as rpq
 from resilient_pq.format import compact_protocol
@@ -173,21 +173,14 @@ async def hold(name: str, data: bytes, layout: Any, rng: random.Random, on_damag
     assert_filters(out, table)
 
 
+@sampled(1, 30, 3600)
 @pytest.mark.parametrize("on_damage", ["drop", "null"])
 @pytest.mark.parametrize("name", [*THEIRS, *OURS])
-async def test_values_and_what_is_said_of_them(name: str, on_damage: str, layout_of: Any) -> None:
-    data = await written(name)
-    await hold(name, data, layout_of(data), seeded(name), on_damage)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", [*THEIRS, *OURS])
-async def test_many_damages(name: str, layout_of: Any) -> None:
-    data, rng = await written(name), seeded("many", name)
+async def test_values_and_what_is_said_of_them(name: str, on_damage: str, layout_of: Any, count: int) -> None:
+    data, rng = await written(name), seeded(name)
     layout = layout_of(data)
-    for i in range(60):
-        await hold(name, data, layout, rng, ("drop", "null")[i % 2])
+    for _ in range(count):
+        await hold(name, data, layout, rng, on_damage)
 
 
 async def test_raise_writes_nothing(one_paged_file: Any) -> None:

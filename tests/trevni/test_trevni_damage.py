@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sampled import ALL, either, sampled
 from trevni_bytes import blocks_of, in_memory, trevni
 
 import resilient_pq as rpq
@@ -94,25 +95,13 @@ async def test_a_name_that_is_no_text(samples: Path) -> None:
         assert (await file.read()).to_pydict() == {"k\\xffnd": [None, 0, 1, 2]}
 
 
-async def _flipped(data: bytes, whole: Sequence[dict[str, Any]], rng: random.Random | None, count: int) -> set[str]:
-    said = set()
+@pytest.mark.parametrize("count", either([40], [None], 1800), ids=["some", "every byte"])
+@pytest.mark.parametrize("name", CHECKED)
+async def test_flipped_bits(name: str, count: int | None, samples: Path, rows_of: Any) -> None:
+    data, rng = (samples / name).read_bytes(), None if count is None else random.Random(name)
     begin = header_size(data)
-    for at, spoilt in flips(data, rng, count):
-        said.add(await answer(spoilt, whole, exact=at >= begin))
-    return said
-
-
-@pytest.mark.parametrize("name", CHECKED)
-async def test_flipped_bits(name: str, samples: Path, rows_of: Any) -> None:
-    said = await _flipped((samples / name).read_bytes(), rows_of(name), random.Random(name), 40)
+    said = {await answer(spoilt, rows_of(name), exact=at >= begin) for at, spoilt in flips(data, rng, count or 0)}
     assert "lost" in said
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", CHECKED)
-async def test_every_flipped_byte(name: str, samples: Path, rows_of: Any) -> None:
-    assert "lost" in await _flipped((samples / name).read_bytes(), rows_of(name), None, 0)
 
 
 @pytest.mark.parametrize("name", ["types-null-null.trv", "types-null-crc32.trv", "dremel.trv"])
@@ -123,26 +112,15 @@ async def test_flipped_bits_that_no_checksum_covers(name: str, samples: Path, ro
         await answer(spoilt, rows_of(name), exact=False)
 
 
-async def _cut(data: bytes, whole: Sequence[dict[str, Any]], places: Sequence[int]) -> None:
+@sampled(20, ALL, 1800)
+@pytest.mark.parametrize("name", CHECKED)
+async def test_cut_files(name: str, count: int, samples: Path, rows_of: Any) -> None:
+    data = (samples / name).read_bytes()
     begin = header_size(data)
-    for at in places:
-        said = await answer(data[:at], whole, exact=True)
+    for at in random.Random(name).sample(range(len(data)), min(count, len(data))):
+        said = await answer(data[:at], rows_of(name), exact=True)
         assert said in ("lost", "TornFileError", "FormatError"), at
         assert said == "lost" or at < begin
-
-
-@pytest.mark.parametrize("name", CHECKED)
-async def test_cut_files(name: str, samples: Path, rows_of: Any) -> None:
-    data = (samples / name).read_bytes()
-    await _cut(data, rows_of(name), random.Random(name).choices(range(len(data)), k=20))
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", CHECKED)
-async def test_files_cut_at_every_byte(name: str, samples: Path, rows_of: Any) -> None:
-    data = (samples / name).read_bytes()
-    await _cut(data, rows_of(name), range(len(data)))
 
 
 # --- which rows a block costs ----------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampled import in_both_suites
 from trevni_bytes import in_memory, trevni
 
 from resilient_pq import sync
@@ -72,21 +72,10 @@ CHECKSUMS = st.sampled_from(["null", "crc32", "crc-32"])
 quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@given(tables(), CODECS, CHECKSUMS, st.sampled_from([1, 7, 65_536]), st.integers(1, 5))
-@settings(quick, max_examples=20)
-def test_what_is_written_is_read(table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
-    round_trip(table, codec, checksum, block_bytes, batch_rows)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@in_both_suites
 @given(tables(), CODECS, CHECKSUMS, st.sampled_from([1, 7, 65_536]), st.integers(1, 5))
 @settings(quick)
-def test_whatever_is_written_is_read(table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
-    round_trip(table, codec, checksum, block_bytes, batch_rows)
-
-
-def round_trip(table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
+def test_what_is_written_is_read(table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
     store, _ = asyncio.run(in_memory(trevni(table, codec=codec, checksum=checksum, block_bytes=block_bytes)))
     with sync.open_trevni((store, "f.trv")) as file:
         assert file.notes == ()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from corpus_of_others import CORPUS, absent
+from sampled import ALL, either
 
 import resilient_pq as rpq
 from resilient_pq.errors import ResilientPQError
@@ -51,11 +52,7 @@ async def _copied(path: Path) -> bool:
     return True
 
 
-async def test_some_files() -> None:
-    sample = random.Random(7).sample(_files(), 40)
-    assert sum([await _copied(path) for path in sample]) > 30
-
-
-@pytest.mark.thorough
-async def test_all_files() -> None:
-    assert sum([await _copied(path) for path in _files()]) > 1000
+@pytest.mark.parametrize(("count", "copied"), either([(40, 30)], [(ALL, 1000)]))
+async def test_files_of_others(count: int, copied: int) -> None:
+    files = _files()
+    assert sum([await _copied(path) for path in random.Random(7).sample(files, min(count, len(files)))]) > copied
