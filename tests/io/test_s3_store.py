@@ -140,15 +140,6 @@ async def test_faults_pass_and_the_read_succeeds(s3_proxy: Any) -> None:
     assert (counters.retries, counters.resumed) == (4, 0)
 
 
-async def test_no_answer_is_given_up_and_asked_again(moto_proxy: Any) -> None:
-    s3, proxy = moto_proxy
-    s3.client.put_object(Bucket=s3.bucket, Key="a", Body=DATA)
-    proxy.on("GET", hang=True)
-    async with store_of(s3, config_kwargs={"read_timeout": 1.5}) as store:
-        assert bytes((await store.read_tail(f"{s3.bucket}/a", 10)).data) == DATA[-10:]
-    assert proxy.count("GET") == 2
-
-
 async def test_a_body_cut_short_goes_on_where_it_broke(s3_proxy: Any) -> None:
     s3, proxy = s3_proxy
     s3.client.put_object(Bucket=s3.bucket, Key="a", Body=DATA)
@@ -375,62 +366,6 @@ async def test_credentials_that_may_only_write(moto_proxy: Any) -> None:
         assert (await sink.complete()).size == 5 * MiB
 
 
-async def test_an_exception_publishes_nothing(s3: Any) -> None:
-    async with store_of(s3) as store:
-        sink = await store.create(f"{s3.bucket}/a", PARTS)
-        try:
-            await sink.write(DATA * 7)
-            raise ZeroDivisionError
-        except ZeroDivisionError:
-            await sink.abort()
-    assert (s3.object_names(), s3.upload_ids()) == ([], [])
-
-
-async def test_what_was_kept_can_be_completed_by_a_stranger(s3: Any) -> None:
-    async with store_of(s3) as store:
-        sink = await store.create(f"{s3.bucket}/a", PARTS)
-        for data in (DATA * 7 + b"the end", DATA * 6 + b"the new end"):
-            await sink.write(data)
-            await sink.commit()
-        await sink.write(DATA)
-        await sink.keep()
-        (upload,) = await store.list_uploads(f"{s3.bucket}/")
-        assert upload.upload_id in sink.describe()
-    listed = s3.client.list_parts(Bucket=s3.bucket, Key="a", UploadId=upload.upload_id)["Parts"]
-    newest = {part["PartNumber"]: part for part in sorted(listed, key=lambda part: part["Size"])}
-    parts = [{"PartNumber": number, "ETag": newest[number]["ETag"]} for number in sorted(newest)]
-    s3.client.complete_multipart_upload(
-        Bucket=s3.bucket, Key="a", UploadId=upload.upload_id, MultipartUpload={"Parts": parts}
-    )
-    assert s3.read("a") == DATA * 7 + b"the end" + DATA * 6 + b"the new end"
-
-
-async def test_a_cancelled_upload_leaves_no_task_and_no_request(s3_proxy: Any) -> None:
-    s3, proxy = s3_proxy
-    proxy.on("PUT", match="partNumber=2", hang=True)
-    before = asyncio.all_tasks()
-    async with store_of(s3) as store:
-        sink = await store.create(f"{s3.bucket}/a", PARTS)
-
-        async def write() -> None:
-            try:
-                await sink.write(DATA * 11)
-                await sink.complete()
-            except BaseException:
-                await sink.abort()
-                raise
-
-        task = asyncio.create_task(write())
-        await asyncio.to_thread(proxy.wait_for, "PUT", "partNumber=2")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resilient_pq.io.upload.part_sender.GRACE_SECONDS", 0.2)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-    assert asyncio.all_tasks() == before
-    assert (s3.object_names(), s3.upload_ids()) == ([], [])
-
-
 # --- errors and settings
 
 
@@ -533,12 +468,6 @@ def test_retries_of_botocore_become_ours() -> None:
     assert attempts({}) is None
     assert attempts({"total_max_attempts": 2}) == 2
     assert attempts({"max_attempts": 0}) == 1
-
-
-async def test_parts_have_at_least_five_mebibytes() -> None:
-    async with S3Store() as store:
-        with pytest.raises(ValueError, match="at least 5 MiB"):
-            await store.create("b/a", SinkOptions(part_bytes=4 * MiB))
 
 
 async def test_equal_parts_where_the_store_wants_them() -> None:

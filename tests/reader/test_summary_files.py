@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -135,13 +134,6 @@ async def test_batches_of_a_summary(store: MemoryStore, batch_rows: int) -> None
         batches = [pa.table(batch) async for batch in file.batches(batch_rows, columns=["n"])]
     assert all(batch.num_rows <= batch_rows for batch in batches)
     assert pa.concat_tables(batches)["n"].to_pylist() == ALL["n"].to_pylist()
-
-
-async def test_leaving_the_batches_early_leaves_no_task(store: MemoryStore) -> None:
-    async with rpq.open((store, SUMMARY)) as file:
-        async with aclosing(file.batches(5)) as batches:
-            await anext(batches)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_fifty_files_are_one_wave() -> None:
@@ -401,15 +393,6 @@ async def test_a_bit_that_flipped_on_the_way_is_fetched_again(store: MemoryStore
         faulty.faults.append(Fault("read_range", flip_bit=8 * 60))
         assert pa.table(await file.read(["n"], [0])).equals(table_of(0).select(["n"]).slice(0, 20))
         assert file.counters.requests == before + 2
-
-
-async def test_errors_of_the_store_pass_and_the_file_stays_usable(store: MemoryStore) -> None:
-    faulty = FaultyStore(store, [Fault("head", rpq.TransientError("reset"))])
-    async with rpq.open((faulty, SUMMARY)) as file:
-        with pytest.raises(rpq.TransientError, match="reset"):
-            await file.read()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert (await file.read()).num_rows == ALL.num_rows
 
 
 async def test_a_torn_summary_is_to_be_written_again(store: MemoryStore) -> None:
