@@ -11,14 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from sampled import either
 
 SCRIPT = Path(__file__).with_name("killed_resumer.py")
 
@@ -150,13 +152,9 @@ def run(s3: Any, errors: Path, *, seed: int, disturbances: int, num_rows: int, s
     assert [name for name in s3.object_names() if not name.endswith(".parquet")] == []
 
 
-def test_killed_and_woken(s3: Any, tmp_path: Path) -> None:
-    run(s3, tmp_path / "errors", seed=1, disturbances=2, num_rows=200, size=1_000)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("size", [1_000, 60_000])
-def test_killed_and_woken_many_times(s3: Any, tmp_path: Path, size: int) -> None:
-    for seed in range(100, 120):
-        run(s3, tmp_path / "errors", seed=seed, disturbances=12, num_rows=400, size=size)
+@pytest.mark.parametrize(("size", "seeds"), either([(1_000, [1])], product([1_000, 60_000], [range(100, 120)]), 1800))
+def test_killed_and_woken(s3: Any, tmp_path: Path, size: int, seeds: Sequence[int]) -> None:
+    many = len(seeds) > 1
+    for seed in seeds:
+        errors = tmp_path / "errors"
+        run(s3, errors, seed=seed, disturbances=12 if many else 2, num_rows=400 if many else 200, size=size)

@@ -459,13 +459,6 @@ async def test_files_that_cannot_have_the_rows_are_not_read(store: MemoryStore) 
         assert "folder/deep/c.parquet" not in {call.key for call in watched.calls}
 
 
-def test_the_sync_twin_gives_records(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_bytes(bytes_of(numbers(0, 3)))
-    (tmp_path / "b.parquet").write_bytes(bytes_of(numbers(3, 5)))
-    with sync.open_many(tmp_path) as dataset:
-        assert [row["n"] for row in dataset.records(filters=[("n", ">", 1)])] == [2, 3, 4]
-
-
 async def test_filters_where_a_file_has_nothing_but_nulls() -> None:
     """Its column is of no kind, so it cannot be of another than the value's."""
     words = {"a": pa.nulls(2), "b": pa.array(["x", None, "y"]), "c": pa.nulls(1)}

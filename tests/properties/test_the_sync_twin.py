@@ -125,7 +125,13 @@ def test_a_whole_life(tmp_path: Path) -> None:
         assert isinstance(batches, Iterator)
         assert [batch.num_rows for batch in batches] == [2, 1, 2, 1, 2, 1, 1]
         assert (file.num_rows, file.state) == (10, "complete")
+        assert list(file.records(filters=[("a", ">", 7)], limit=1)) == [{"a": 8}]
+        assert file.statistics(0, "a").max == 2 and file.offset_index(0, 0).page_locations[0].first_row_index == 0
     assert sync.check(path).outcome == "sound"
+    with sync.create_or_resume(tmp_path / "g.parquet") as writer:
+        writer.write({"a": range(5)})
+    with sync.open_many(tmp_path) as dataset:
+        assert [row["a"] for row in dataset.records(filters=[("a", "in", [4, 9])])] == [4, 9, 4]
 
 
 def test_leaving_the_batches_early_ends_what_runs(tmp_path: Path) -> None:

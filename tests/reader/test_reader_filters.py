@@ -13,7 +13,7 @@ import pytest
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
-from resilient_pq import SchemaError, sync
+from resilient_pq import SchemaError
 from resilient_pq.io.memory_store import MemoryStore
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
@@ -191,12 +191,3 @@ async def test_filters_are_applied_to_what_damage_leaves(
     kept = [n for n in range(90) if n % 7 and n % 11 != 1 and not 20 <= n < 40]
     assert without["n"].to_pylist() == kept[:25]
     assert lost and all(region.where.row_group == 1 for region in lost)
-
-
-def test_the_sync_twin(our_bytes: bytes) -> None:
-    store = MemoryStore()
-    with sync.create((store, "other")) as writer:
-        writer.write({"a": range(10)})
-    with sync.open((store, "other")) as file:
-        assert file.read(filters=[("a", ">", 6)], limit=2)["a"].tolist() == [7, 8]
-        assert [batch["a"].tolist() for batch in file.batches(2, filters=[("a", ">", 6)])] == [[7, 8], [9]]

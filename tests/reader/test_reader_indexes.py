@@ -249,17 +249,6 @@ async def test_what_a_bloom_filter_is_asked(opened: Any, data: bytes) -> None:
         assert caught.value.where.column == "s"
 
 
-def test_the_blocking_names(data: bytes) -> None:
-    store = MemoryStore()
-    with sync.create((store, "file"), options=rpq.WriteOptions(bloom_filter_options=["n"])) as writer:
-        writer.write({"n": [1, 2, 3]})
-    with sync.open((store, "file")) as file:
-        assert file.bloom_filter(0, "n").may_contain([1, 2, 3]).all()
-        assert file.column_index(0, "n").pages[0].max == 3
-        assert file.offset_index(0, 0).page_locations[0].first_row_index == 0
-        assert file.statistics(0, "n").min == 1
-
-
 async def test_what_is_not_there(opened: Any, data: bytes, their_bytes: bytes) -> None:
     async with opened(their_bytes) as file:
         assert await file.column_index(0, "n") is None

@@ -533,15 +533,6 @@ async def test_a_store_that_keeps_nothing() -> None:
         assert file.num_rows == 5
 
 
-def test_blocking(tmp_path: Path) -> None:
-    from resilient_pq import sync
-
-    with sync.create_or_resume(tmp_path / "f") as writer:
-        writer.write(rows(0, 10))
-    with sync.open(tmp_path / "f") as file:
-        assert file.num_rows == 10
-
-
 # --- on servers
 
 

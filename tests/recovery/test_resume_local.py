@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq import sync
 from resilient_pq.errors import FormatError
 from resilient_pq.recovery.evidence.records.record_scan import in_place, scan_headers
 
@@ -557,15 +556,6 @@ async def test_closed_with_no_row_more(path: Path, assert_is: Any) -> None:
     async with rpq.resume(path):
         pass
     await assert_is(path, table)
-
-
-def test_without_await(path: Path) -> None:
-    table = pa.table({"n": range(30)})
-    asyncio.run(left_by_writer(path, table.slice(0, 20)))
-    with sync.resume(path) as writer:
-        assert writer.num_rows_stored == 20
-        writer.write(table.slice(20))
-    assert pq.read_table(path).equals(table)
 
 
 # --- what cannot be resumed
