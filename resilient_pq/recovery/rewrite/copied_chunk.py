@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, signed
@@ -47,8 +47,7 @@ def copied_chunk(
     data = data[: pages[-1].end] if pages else data[:0]
     metadata.path_in_schema = list(chunk.leaf.path)  # a footer without a checksum may have lost it
     metadata.encodings = [encoding for encoding in metadata.encodings if encoding in _ENCODINGS]
-    if not is_written(metadata.codec) and not any(_is_compressed(page) for page in pages):
-        metadata.codec = CompressionCodec.UNCOMPRESSED  # a damaged footer may name one that other readers refuse
+    metadata.codec = _codec_of(metadata, pages)
     metadata.total_compressed_size = len(data)  # its writer may have counted other bytes, too few or too many
     data_pages = [page for page in pages if page.header.type in _DATA_PAGES]
     metadata.data_page_offset = data_pages[0].offset if data_pages else 0
@@ -99,6 +98,13 @@ def sealed_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
     metadata = replace(chunk.metadata, total_uncompressed_size=size)
     moved = replace(derived, offset_index=index, column_index=None if index is None else derived.column_index)
     return copied_chunk(replace(chunk, metadata=metadata), memoryview(b"".join(parts)), moved)
+
+
+def _codec_of(metadata: ColumnMetaData, pages: Iterable[Page]) -> int:
+    """The codec of a chunk; a damaged footer may name one that other readers refuse, and that no page needs."""
+    if is_written(metadata.codec) or any(map(_is_compressed, pages)):
+        return metadata.codec
+    return CompressionCodec.UNCOMPRESSED
 
 
 def _is_compressed(page: Page) -> bool:
