@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +18,10 @@ from resilient_pq.io.memory_store import MemoryStore
 ROWS = pa.table({"id": range(60), "name": [f"name {i % 7}" for i in range(60)]})
 
 
-def pages_and_metadata() -> tuple[bytes, FileMetaData]:
+def pages_and_metadata(**options: Any) -> tuple[bytes, FileMetaData]:
     """A file of pyarrow: what stands before its footer, and what the footer says."""
     sink = io.BytesIO()
-    pq.write_table(ROWS, sink, row_group_size=20)
+    pq.write_table(ROWS, sink, row_group_size=20, **options)
     data = sink.getvalue()
     start = len(data) - footer.TAIL_SIZE - footer.metadata_length(data, rpq.Where())
     metadata, _ = compact_protocol.decode(FileMetaData, data[start:])
@@ -111,6 +112,20 @@ async def test_a_chunk_without_an_offset(lacks: bool) -> None:
     data = pages + footer.frame(whole[:at] + (b"\xa6\0\x0c\x06" if lacks else whole[at : at + 3]) + whole[at + 3 :])
     report = await recovered(data)
     assert report.outcome is (rpq.Outcome.RECOVERED if lacks else rpq.Outcome.SOUND)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("codec", [3, 14])  # LZO, and one that nobody has defined
+async def test_a_codec_that_no_page_is_compressed_with(codec: int, torn: bool) -> None:
+    """A wrong bit in the footer, where the pages say themselves that they are stored as they are."""
+    pages, metadata = pages_and_metadata(compression="none", data_page_version="2.0", use_dictionary=False)
+    chunk = metadata.row_groups[1].columns[0].meta_data
+    assert chunk is not None
+    chunk.codec = codec
+    end = footer.frame(compact_protocol.encode(metadata))
+    report = await recovered(pages + (end[:-8] + b"\7\0\0" + end[-8:] if torn else end))
+    assert report.outcome is rpq.Outcome.RECOVERED
+    assert report.kept is not None and report.kept.rows_lost == 0
 
 
 @pytest.mark.parametrize("stored", [b"\xee", "\ufffd".encode()])

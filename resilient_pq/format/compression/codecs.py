@@ -121,12 +121,17 @@ def codec_named(name: str | None) -> CompressionCodec:
     codec = _NAMES.get(wanted) or CompressionCodec.__members__.get(wanted.upper())
     if wanted == "none" or codec is CompressionCodec.UNCOMPRESSED:
         return CompressionCodec.UNCOMPRESSED
-    if codec is None or codec not in CODECS or CODECS[codec].compress is None:
+    if codec is None or not is_written(codec):
         names = (CompressionCodec(row).name.lower() for row, known in CODECS.items() if known.compress)
         written = ", ".join(["none", *names])
         problem = "unknown compression" if codec is None else "files are not written with compression"
         raise OptionError(f"{problem} {name!r}", hint=f"one of: {written}")
     return codec
+
+
+def is_written(codec: int) -> bool:
+    """Whether pages can be compressed with a codec, or left as they are; others can be read at most."""
+    return codec == CompressionCodec.UNCOMPRESSED or (codec in CODECS and CODECS[codec].compress is not None)
 
 
 def check_level(codec: CompressionCodec, level: int | None) -> int:

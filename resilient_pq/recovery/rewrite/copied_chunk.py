@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import ColumnIndex, ColumnMetaData, Encoding, OffsetIndex, PageLocation, PageType
+from resilient_pq.format.compression.codecs import is_written
+from resilient_pq.format.file_metadata import (
+    ColumnIndex,
+    ColumnMetaData,
+    CompressionCodec,
+    Encoding,
+    OffsetIndex,
+    PageLocation,
+    PageType,
+)
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page, check_crc, pages_of
@@ -38,6 +47,7 @@ def copied_chunk(
     data = data[: pages[-1].end] if pages else data[:0]
     metadata.path_in_schema = list(chunk.leaf.path)  # a footer without a checksum may have lost it
     metadata.encodings = [encoding for encoding in metadata.encodings if encoding in _ENCODINGS]
+    metadata.codec = _codec_of(metadata, pages)
     metadata.total_compressed_size = len(data)  # its writer may have counted other bytes, too few or too many
     data_pages = [page for page in pages if page.header.type in _DATA_PAGES]
     metadata.data_page_offset = data_pages[0].offset if data_pages else 0
@@ -88,6 +98,18 @@ def sealed_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
     metadata = replace(chunk.metadata, total_uncompressed_size=size)
     moved = replace(derived, offset_index=index, column_index=None if index is None else derived.column_index)
     return copied_chunk(replace(chunk, metadata=metadata), memoryview(b"".join(parts)), moved)
+
+
+def _codec_of(metadata: ColumnMetaData, pages: Iterable[Page]) -> int:
+    """The codec of a chunk; a damaged footer may name one that other readers refuse, and that no page needs."""
+    if is_written(metadata.codec) or any(map(_is_compressed, pages)):
+        return metadata.codec
+    return CompressionCodec.UNCOMPRESSED
+
+
+def _is_compressed(page: Page) -> bool:
+    v2 = page.header.data_page_header_v2
+    return v2 is None or v2.is_compressed is not False or len(page.body) != page.header.uncompressed_page_size
 
 
 def _renamed(index: OffsetIndex, places: Mapping[tuple[int, int], PageLocation]) -> OffsetIndex | None:

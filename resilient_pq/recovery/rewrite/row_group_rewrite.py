@@ -150,12 +150,7 @@ def _options_like(leaf: Leaf, salvaged: SalvagedChunk | None) -> ChunkOptions:
 
 def options_like(leaf: Leaf, metadata: ColumnMetaData, *, v2: bool) -> ChunkOptions:
     """How a chunk is encoded again: as it was, where that can be written."""
-    codec = CompressionCodec.ZSTD
-    if metadata.codec in list(CompressionCodec):
-        stated = CompressionCodec(metadata.codec)
-        known = codecs.CODECS.get(stated)
-        if stated is CompressionCodec.UNCOMPRESSED or (known is not None and known.compress is not None):
-            codec = stated
+    codec = CompressionCodec(metadata.codec) if codecs.is_written(metadata.codec) else CompressionCodec.ZSTD
     pairs = ((pair.key, pair.value) for pair in metadata.key_value_metadata or ())
     return ChunkOptions(
         codec=codec,

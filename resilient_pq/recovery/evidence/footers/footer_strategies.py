@@ -10,7 +10,7 @@ from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY, is_stored_s
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, SchemaElement
+from resilient_pq.format.file_metadata import ColumnChunk, CompressionCodec, FileMetaData, SchemaElement
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind, begins_record
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.off_event_loop import off_loop
@@ -37,6 +37,7 @@ from resilient_pq.recovery.evidence.row_group_choice import (
 )
 from resilient_pq.recovery.report import Damage, Finding
 
+_CODECS: Final = frozenset(CompressionCodec) - {CompressionCodec.LZO}  # LZO is beside no other codec
 _NOT_UTF8: Final = "\ufffd"  # What stands for bytes of a name that are no UTF-8
 
 
@@ -85,6 +86,9 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     named = [chunk.meta_data.path_in_schema is not None for chunk in chunks if chunk.meta_data is not None]
     if any(named) and not all(named):
         messages.append("the footer names some column chunks and not others: some readers refuse the file")
+    strange = [chunk.meta_data.codec not in _CODECS for chunk in chunks if chunk.meta_data is not None]
+    if 0 < 2 * sum(strange) < len(strange):  # else it may be a codec to come
+        messages.append("the footer gives a column chunk a codec that most readers do not know: they refuse the file")
     return [_footer_finding(contents, message) for message in messages]
 
 
