@@ -28,7 +28,7 @@ from resilient_pq.io import StoredState, WriteStore
 from resilient_pq.io.cancellation import all_or_none, finish_in_thread
 from resilient_pq.tables.committer import Committer
 from resilient_pq.writer.file_writer import Writer
-from resilient_pq.writer.lifecycle import WriterLifecycle
+from resilient_pq.writer.lifecycle import WriterLifecycle, failing
 
 log = logging.getLogger("resilient_pq.dataset")
 
@@ -120,9 +120,9 @@ class DatasetWriter(WriterLifecycle):
                     ingest, data = await finish_in_thread(_infer, data)
                     await self._learn(ingest)
                 batches = await finish_in_thread(self._prepare, data)
-            async with self._failing(but=SchemaError):  # which is of a batch of which no row was taken
+            async with failing(self, but=SchemaError):  # which is of a batch of which no row was taken
                 while (pieces := await finish_in_thread(_next, batches)) is not None:
-                    async with self._failing():
+                    async with failing(self):
                         # Those of open files first: they would be the next to be published early.
                         for name, rows in sorted(pieces, key=lambda piece: piece[0] not in self._open):
                             await self._take(self._partition(name), rows)
@@ -217,7 +217,7 @@ class DatasetWriter(WriterLifecycle):
         """
         async with self._lock:
             self._check_open()
-            async with self._failing():
+            async with failing(self):
                 made = await all_or_none(each.open_file.writer.checkpoint() for each in self._open.values())
             states = {checkpoint.state for checkpoint in made}
             order = (StoredState.ACCEPTED, StoredState.STORED)
@@ -274,7 +274,7 @@ class DatasetWriter(WriterLifecycle):
                 async with self._lock:
                     if self._closed or self._failure is not None:
                         return
-                    async with self._failing():
+                    async with failing(self):
                         await self._publish_due()
         except Exception as error:  # the next call raises it
             log.error("%s: a file that was due was not published: %s", self.url, error)
@@ -301,7 +301,7 @@ class DatasetWriter(WriterLifecycle):
 
     async def _publish(self) -> None:
         """All open files, side by side; when one fails, the others are published all the same."""
-        async with self._failing():
+        async with failing(self):
             failures = await _failures(map(self._publish_file, list(self._open.values())))
             self._raise_first(failures, "published")
             if self._committer is not None:

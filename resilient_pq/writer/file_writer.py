@@ -27,6 +27,7 @@ from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import FileEncoder
 from resilient_pq.writer.file_layout import FileLayout
+from resilient_pq.writer.lifecycle import failing
 from resilient_pq.writer.option_checks import check_key_values
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline, Stop
 from resilient_pq.writer.protected_layout import ProtectedLayout
@@ -153,7 +154,7 @@ class Writer(UnstoredDeadline):
     async def _take_rows_of(self, data: object) -> None:
         with located(Where(key=self.url)):
             batches = await finish_in_thread(self._prepare, data)
-        async with self._failing(but=_REFUSALS):
+        async with failing(self, but=_REFUSALS):
             if self._encoder is None:
                 await self._start()
             assert self._encoder is not None
@@ -272,7 +273,7 @@ class Writer(UnstoredDeadline):
             self._check_open()
             if self._encoder is None or not self._encoder.has_open_rows:
                 return
-            async with self._failing(but=_REFUSALS):
+            async with failing(self, but=_REFUSALS):
                 await self._hop(self._known_pipeline.end_row_group(), self._encoder.open_bytes)
 
     async def checkpoint(self) -> Checkpoint:
@@ -291,7 +292,7 @@ class Writer(UnstoredDeadline):
             self._check_open()
             if self._encoder is None and self._given_schema is not None:
                 self._ingest = Ingest.from_schema(self._given_schema)
-            async with self._failing(but=_REFUSALS):
+            async with failing(self, but=_REFUSALS):
                 if self._encoder is None and self._ingest is not None:
                     await self._start()
                 if self._encoder is None:
@@ -325,7 +326,7 @@ class Writer(UnstoredDeadline):
         await self._hop(self._complete(), self.num_bytes_buffered)
 
     async def _complete(self) -> None:
-        async with self._failing(but=_REFUSALS):
+        async with failing(self, but=_REFUSALS):
             if self._encoder is None:
                 if self._given_schema is None:
                     raise SchemaError("nothing was written and no schema was given", where=Where(key=self.url))

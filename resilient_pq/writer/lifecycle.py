@@ -11,12 +11,13 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from resilient_pq.errors import (
+    OutOfMemoryError,
     ResilientPQError,
     Where,
     WriterClosedError,
@@ -59,7 +60,8 @@ class CallLock:
     def release(self) -> None:
         """Let the lock go."""
         self._lock.release()
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def _wake(self) -> None:
         """Have the first task that waits look again."""
@@ -84,6 +86,33 @@ class CallLock:
     ) -> None:
         """Let it go."""
         self.release()
+
+
+class failing:  # noqa: N801 (a context manager, used as a function is)
+    """Mark a writer as failed by any error but those of a kind, which leave it as it was."""
+
+    __slots__ = ("_but", "_writer")
+
+    def __init__(
+        self, writer: WriterLifecycle, *, but: type[BaseException] | tuple[type[BaseException], ...] = ()
+    ) -> None:
+        self._writer, self._but = writer, but
+
+    async def __aenter__(self) -> None:
+        """Nothing to do yet."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        try:
+            located(Where(key=self._writer.url)).__exit__(kind, error, traceback)
+        except OutOfMemoryError as lack:
+            await self._writer._fail(lack)
+            raise
+        if not isinstance(error, self._but):
+            await self._writer._fail(error)
 
 
 class WriterLifecycle(ABC):
@@ -242,17 +271,6 @@ class WriterLifecycle(ABC):
             ) from failure
         if self._closed:
             raise WriterClosedError(f"{self._CALLED} is closed", where=Where(key=self.url))
-
-    @asynccontextmanager
-    async def _failing(self, *, but: type[BaseException] | tuple[type[BaseException], ...] = ()) -> AsyncIterator[None]:
-        """Mark the writer as failed by any error but those of a kind, which leave it as it was."""
-        try:
-            with located(Where(key=self.url)):
-                yield
-        except BaseException as error:
-            if not isinstance(error, but):
-                await self._fail(error)
-            raise
 
     async def _close(self) -> None:
         """Publish, or end after the failure that there was."""

@@ -22,7 +22,7 @@ from resilient_pq.off_event_loop import AT_ONCE, ONE_HOP_BYTES
 from resilient_pq.writer.checkpoint_history import CheckpointHistory
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
-from resilient_pq.writer.lifecycle import WriterLifecycle
+from resilient_pq.writer.lifecycle import WriterLifecycle, failing
 from resilient_pq.writer.pipeline import BatchFeeder, Pipeline
 from resilient_pq.writer.write_options import EncoderOptions
 
@@ -194,25 +194,31 @@ class UnstoredDeadline(WriterLifecycle):
         unstored = self._unstored
         if unstored is None or self._closed or self._failure is not None:
             return
-        async with self._failing():
-            self._note_stored(unstored)
-            self._warn_if_late(unstored)
-            if unstored.due_at is not None and unstored.due_at <= unstored.clock():
-                if self._commit_under_way:
-                    await self._sink.commit(wait=False)  # which raises what went wrong
-                else:
-                    await self._store_now(unstored)
-                self._note_stored(unstored)
+        self._late = self._late and unstored.oldest is not None
+        if unstored.oldest is not None:
+            async with failing(self):
+                await self._store_if_due(unstored)
         self._alarm.set(self._next_look(unstored))
+
+    async def _store_if_due(self, unstored: UnstoredRows) -> None:
+        self._note_stored(unstored)
+        self._warn_if_late(unstored)
+        if unstored.due_at is None or unstored.due_at > unstored.clock():
+            return
+        if self._commit_under_way:
+            await self._sink.commit(wait=False)  # which raises what went wrong
+        else:
+            await self._store_now(unstored)
+        self._note_stored(unstored)
 
     def _next_look(self, unstored: UnstoredRows) -> float | None:
         """When to look again whether rows become too old; None where there are none."""
-        now, due, oldest = unstored.clock(), unstored.due_at, unstored.oldest
-        if due is None or oldest is None:
+        now, oldest = unstored.clock(), unstored.oldest
+        if oldest is None:
             return None if self._incoming is None else now + unstored.bound - unstored.lead
         if self._commit_under_way:
             return max(oldest + unstored.bound, now + unstored.bound / _LOOKS)
-        return max(due, now + _LOOK_AGAIN)
+        return max(oldest + unstored.bound - unstored.lead, now + _LOOK_AGAIN)
 
     def _warn_if_late(self, unstored: UnstoredRows) -> None:
         """Say so once when rows are too old, until they are stored."""
@@ -279,31 +285,32 @@ class WriterTimer:
     """
 
     def __init__(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Not set.
-
-        Args:
-            call: A method, which is not called where its object is gone, or while it is still at work.
-        """
+        """Not set; the method `call` is not called where its object is gone, or while it is still at work."""
         self.when = math.inf
         self.watch: Callable[[WriterTimer], None] | None = None  # sees to it where no event loop runs
         self._call = weakref.WeakMethod(call)
         self._handle: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._unwound = False  # whether it was set without an event loop, and nothing calls then
 
     def set(self, when: float | None) -> None:
         """Call then instead; None not to call."""
         self.when = math.inf if when is None else when
         if (loop := asyncio._get_running_loop()) is None:
+            self._unwound = True
             return  # until `rewind`, or until whoever drives the writer from outside says so
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = None if when is None else loop.call_at(when, self.ring)
+        self._unwound, self._handle = False, None if when is None else loop.call_at(when, self.ring)
 
     def rewind(self) -> None:
         """Call when it was set to, after it was set without an event loop."""
-        self.set(None if self.when == math.inf else self.when)
-        if self.watch is not None and self.when != math.inf:
-            self.watch(self)
+        if self._unwound and asyncio._get_running_loop() is not None:
+            self.set(None if self.when == math.inf else self.when)
+        elif self._unwound and self.watch is not None:
+            self._unwound = False
+            if self.when != math.inf:
+                self.watch(self)
 
     def ring(self) -> None:
         """Call now, in the event loop."""
@@ -386,8 +393,7 @@ class UnstoredRows:
     @property
     def due_at(self) -> float | None:
         """When storing the oldest has to begin; None where all are stored."""
-        oldest = self.oldest
-        return None if oldest is None else oldest + self.bound - self.lead
+        return None if (oldest := self.oldest) is None else oldest + self.bound - self.lead
 
     def took(self, seconds: float) -> None:
         """What waited was stored in so many seconds."""
