@@ -80,7 +80,7 @@ class LocalSink(ObjectSink):
         """Append the buffers to the file."""
         self._refuse_ended()
         pieces = pieces_of(buffers)
-        self._position += sum([piece.nbytes for piece in pieces])
+        self._position += sum(map(len, pieces))
         await self._do(self._file.append, pieces)
         self._written = self._position
 

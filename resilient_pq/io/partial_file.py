@@ -117,13 +117,11 @@ class PartialFile:
     def append(self, pieces: Sequence[memoryview]) -> None:
         """Write the pieces at the end, all of them."""
         descriptor = self.open_descriptor()
-        with explained("cannot write", self.path):
-            if not hasattr(os, "writev"):
-                for piece in pieces:
-                    _write_fully(descriptor, piece)
-                return
+        try:  # instead of `explained`, which takes longer than to write little
             for begin in range(0, len(pieces), _MAX_PIECES):
                 _writev_fully(descriptor, list(pieces[begin : begin + _MAX_PIECES]))
+        except OSError as error:
+            raise from_os_error(error, "cannot write", self.path) from error
 
     def sync(self) -> None:
         """Make what was written survive a loss of power."""
@@ -312,7 +310,9 @@ def _write_fully(descriptor: int, piece: memoryview) -> None:
 
 
 def _writev_fully(descriptor: int, pieces: list[memoryview]) -> None:
-    """Write without joining; a write may end anywhere, so go on from there."""
+    """Write without joining, where the system can; a write may end anywhere, so go on from there."""
+    while pieces and not hasattr(os, "writev"):
+        _write_fully(descriptor, pieces.pop(0))
     while pieces:
         written = os.writev(descriptor, pieces)
         while pieces and written >= pieces[0].nbytes:
@@ -357,7 +357,7 @@ def sync_folder(path: str) -> None:
     """Make the name of a file survive a loss of power."""
     if os.name == "nt":
         return  # folders cannot be opened there
-    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    descriptor = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:

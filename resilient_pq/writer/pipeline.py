@@ -146,7 +146,8 @@ class Pipeline:
 
     async def push(self, buffers: Buffers) -> None:
         """Push behind what is being pushed, and wait until the sink has accepted it."""
-        await self.pushed()
+        if self._pushing is not None:
+            await self.pushed()
         await self._sink.write(*_joined(buffers))
 
     async def _push_behind(self, buffers: Buffers) -> None:
@@ -180,19 +181,21 @@ class Pipeline:
             await self._ahead.stop()
 
 
-def _joined(buffers: Buffers) -> Iterator[memoryview]:
+def _joined(buffers: Buffers) -> list[Any]:
     """Buffers of which short ones that follow one another are copied together: each costs more than its bytes."""
+    joined: list[Any] = []
     short: list[Any] = []
     for buffer in buffers:
         if len(buffer) <= _SHORT:
             short.append(buffer)
             continue
         if short:
-            yield memoryview(b"".join(short))
+            joined.append(b"".join(short))
             short = []
-        yield memoryview(buffer)
+        joined.append(memoryview(buffer))
     if short:
-        yield memoryview(b"".join(short))
+        joined.append(b"".join(short))
+    return joined
 
 
 class Stop(Enum):
