@@ -170,7 +170,8 @@ class ChunkPlace:
     def pack(self) -> bytes:
         """The 24 bytes."""
         # The codec comes from a Thrift i32, and a hostile file may have made it negative: keep its bits.
-        return _CHUNK.pack(self.row_group, self.column, self.first_row, self.codec & 0xFFFFFFFF, 0)
+        column, codec = self.column & 0xFFFFFFFF, self.codec & 0xFFFFFFFF
+        return _CHUNK.pack(self.row_group, column, self.first_row, codec, 0)
 
     @classmethod
     def unpack(cls, payload: Any) -> ChunkPlace:
@@ -231,6 +232,14 @@ class RecordChain:
         self.number += 1
         self.previous = offset
         return b"".join((header, crc32(header).to_bytes(4, "little"), payload))
+
+    def before_chunks(self, place: ChunkPlace, *, num_rows: int, num_row_groups: int) -> bytes:
+        """A chunk record without sums that the next ones follow as `kernels.records_like` makes them."""
+        before = self.number - 1 & 0xFFFFFFFF
+        return _HEADER.pack(
+            RECORD_MAGIC, FORMAT_VERSION, RecordKind.CHUNK, HEADER_SIZE, self.epoch, self.file_id, self.previous, 0,
+            self.newest_footer, num_rows, num_row_groups, before, _CHUNK.size, 0, 0, 0
+        ) + place.pack()  # fmt: skip
 
     def follow(self, count: int, previous: int) -> None:
         """So many more were made, of which the last one lies at `previous`."""

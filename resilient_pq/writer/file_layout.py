@@ -174,11 +174,15 @@ class FileLayout:
         """The next column chunks of the open row group, each with its record before it."""
         if not self._in_runs or self.sealing is not None or not are_flat(chunks):
             return [buffer for chunk in chunks for buffer in self.chunk(chunk)]
-        record, *buffers = self.chunk(chunks[0])
-        more, self.offset = kernels.records_like(record, list(chunks[1:]), self.offset, xxh3_64_intdigest, crc32)
-        self._chunks += chunks[1:]
-        self._chain.follow(len(chunks) - 1, chunks[-1].offset - CHUNK_RECORD_SIZE)
-        return [record, *buffers, *more]
+        number = len(self.row_groups)
+        before = self._chain.before_chunks(
+            ChunkPlace(number, len(self._chunks) - 1, self.num_rows, 0), num_rows=self.num_rows, num_row_groups=number
+        )
+        buffers, self.offset = kernels.records_like(before, list(chunks), self.offset, xxh3_64_intdigest, crc32)
+        self._chunks += chunks
+        self._chain.follow(len(chunks), chunks[-1].offset - CHUNK_RECORD_SIZE)
+        made: Buffers = buffers
+        return made
 
     def end_row_group(self, num_rows: int, *, sorting_columns: list[StoredSortingColumn] | None = None) -> Buffers:
         """Complete the open row group, of which all chunks have been laid out; gives its bloom filters and its record.
@@ -187,7 +191,15 @@ class FileLayout:
         name them too (parquet-format, BloomFilter.md, allows both).
         """
         chunks, self._chunks = self._chunks, []
-        (described, filters), sealing, number = self._described(chunks), self.sealing, len(self.row_groups)
+        sealing, number = self.sealing, len(self.row_groups)
+        ordinal = number if self._numbered and number < cut_policy.MAX_ROW_GROUPS else None
+        if sealing is None and sorting_columns is None and are_flat(chunks):
+            wanted = num_rows, -1 if ordinal is None else ordinal, self.offset, HEADER_SIZE
+            payload, *said = kernels.FlatChunk.row_group(chunks, *wanted)
+            record = self._record(RecordKind.ROW_GROUP, payload, closing=num_rows)
+            self._append(WrittenRowGroup(said[0], said[1], said[2], num_rows, self.offset))
+            return [record]
+        described, filters = self._described(chunks)
         columns, copies, *indexes = said_of(described)
         row_group = RowGroup(
             columns=[],
@@ -196,17 +208,14 @@ class FileLayout:
             sorting_columns=sorting_columns,
             file_offset=chunks[0].offset if chunks else None,
             total_compressed_size=sum([chunk.size for chunk in chunks]),
-            ordinal=number if self._numbered and number < cut_policy.MAX_ROW_GROUPS else None,
+            ordinal=ordinal,
         )
         behind = behind_columns(row_group)
         payload = row_group_record(behind, columns, copies, None if sealing is None else self.num_rows)
         if sealing is not None:
             payload = sealing.row_group_payload(self._chain.number, payload)
         offset = self.offset
-        self.num_rows += num_rows
-        # A row group's record stands behind the row group, so it counts it as complete.
-        record = self._record(RecordKind.ROW_GROUP, payload, closing=1)
-        self.num_rows -= num_rows
+        record = self._record(RecordKind.ROW_GROUP, payload, closing=num_rows)
         # The record cannot name its own size; only the footers after it do.
         place = footer.RECORD_KEY, f"{offset}:{len(record)}"
         if sealing is not None:
@@ -219,8 +228,6 @@ class FileLayout:
 
     def _described(self, chunks: Sequence[Any]) -> tuple[list[Any], Buffers]:
         """What records and footers say of chunks, and their bloom filters, which stand next."""
-        if self.sealing is None and are_flat(chunks):
-            return list(chunks), ()
         described: list[Any] = []
         filters: list[bytes] = []
         for chunk in chunks:
@@ -331,10 +338,10 @@ class FileLayout:
             serialized.append(compact_protocol.encode(row_group))
         return serialized
 
-    def _record(self, kind: RecordKind, payload: bytes, *, closing: int = 0) -> bytes:
-        record = self._chain.record(
-            kind, self.offset, payload, num_rows=self.num_rows, num_row_groups=len(self.row_groups) + closing
-        )
+    def _record(self, kind: RecordKind, payload: bytes, *, closing: int | None = None) -> bytes:
+        """The next record; that of a row group stands behind its `closing` rows, so it counts them as complete."""
+        num_rows, num_row_groups = self.num_rows + (closing or 0), len(self.row_groups) + (closing is not None)
+        record = self._chain.record(kind, self.offset, payload, num_rows=num_rows, num_row_groups=num_row_groups)
         self.offset += len(record)
         return record
 

@@ -29,6 +29,7 @@ from resilient_pq.format.file_metadata import (
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.page_sums import PageSums, with_sums
 from resilient_pq.format.resilience_records import ChunkCopies
+from resilient_pq.writer.described_chunk import behind_columns, row_group_record, with_columns
 
 #: Numbers whose varints have one byte, several, and as many as there can be.
 NUMBERS = (0, 1, 63, 64, 8191, 8192, 2**31 - 1, 2**40)
@@ -205,3 +206,28 @@ def test_sums_that_are_written_otherwise(native: ModuleType, value: bytes) -> No
     chunk = _chunk(native, random.Random(3))[0].with_pairs([(b"rpq.crc32", value)])
     row_group = b"\x19\x1c" + chunk + encode(RowGroup([], 5, 6))[2:]
     assert native.FlatChunk.with_index_places(row_group, [b"c"], [b"o"], 4, 5, crc32) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_said_of_a_row_group(native: ModuleType, seed: int) -> None:
+    rng = random.Random(seed)
+    chunks = [_chunk(native, rng)[0] for _ in range(rng.choice((1, 3, 20)))]
+    ordinal = rng.choice((None, 0, 300))
+    columns, copies, column_indexes, offset_indexes = native.FlatChunk.described(chunks)
+    row_group = RowGroup(
+        columns=[],
+        total_byte_size=sum(chunk.uncompressed_size for chunk in chunks),
+        num_rows=100,
+        file_offset=chunks[0].offset,
+        total_compressed_size=sum(chunk.size for chunk in chunks),
+        ordinal=ordinal,
+    )
+    behind = behind_columns(row_group)
+    payload = row_group_record(behind, columns, copies)
+    columns[0] = chunks[0].column_chunk(("rpq.record", f"{1 << 40}:{96 + len(payload)}"))
+    expected = payload, with_columns(behind, columns), tuple(column_indexes), tuple(offset_indexes)
+    assert native.FlatChunk.row_group(chunks, 100, -1 if ordinal is None else ordinal, 1 << 40, 96) == expected
+    with pytest.raises(ValueError, match="has chunks"):
+        native.FlatChunk.row_group([], 100, 0, 0, 96)
+    with pytest.raises(TypeError):
+        native.FlatChunk.row_group([None], 100, 0, 0, 96)

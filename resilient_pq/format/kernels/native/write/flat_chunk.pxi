@@ -5,7 +5,7 @@
 
 cdef enum:
     # Headers of fields: the distance from the field before in the upper half, the type in the lower.
-    NEXT_I32 = 0x15, NEXT_I64 = 0x16, NEXT_BINARY = 0x18, NEXT_LIST = 0x19, NEXT_STRUCT = 0x1C
+    NEXT_I16 = 0x14, NEXT_I32 = 0x15, NEXT_I64 = 0x16, NEXT_BINARY = 0x18, NEXT_LIST = 0x19, NEXT_STRUCT = 0x1C
     ONE_STRUCT = 0x1C, ONE_BOOL = 0x11, ONE_BINARY = 0x18, ONE_I64 = 0x16  # headers of lists of one element
 
 
@@ -74,6 +74,40 @@ cdef class FlatChunk:
             column_indexes.append(chunk.column_index(out))
             offset_indexes.append(chunk.offset_index(out))
         return columns, copies, column_indexes, offset_indexes
+
+    @staticmethod
+    def row_group(list chunks, int64_t num_rows, int64_t ordinal, int64_t record_at, Py_ssize_t header_size):
+        """Of a row group of chunks its RowGroupRecord, its RowGroup in footers, and the indexes of its chunks.
+
+        The record will lie at an offset, behind a header; an ordinal below 0 is left out. As of `writer.described_chunk`.
+        """
+        cdef Bytes out = Bytes()
+        cdef FlatChunk chunk
+        cdef Py_ssize_t size = 0, uncompressed_size = 0
+        cdef list columns, copies, column_indexes, offset_indexes
+        cdef bytes head, behind, payload, place
+        if not chunks:
+            raise ValueError("a row group has chunks")
+        columns, copies, column_indexes, offset_indexes = FlatChunk.described(chunks)
+        for one in chunks:
+            size += (<FlatChunk> one).size
+            uncompressed_size += (<FlatChunk> one).uncompressed_size
+        chunk = <FlatChunk> chunks[0]
+        out.list_of(NEXT_LIST, STRUCT, len(chunks))
+        head = out.found()
+        out.size = 0
+        out.number(NEXT_I64, uncompressed_size)
+        out.number(NEXT_I64, num_rows)
+        out.number(0x26, chunk.offset)
+        out.number(NEXT_I64, size)
+        if ordinal >= 0:
+            out.number(NEXT_I16, ordinal)
+        out.byte(STOP)
+        behind = out.found()
+        payload = b"".join([b"\x1c", head, *columns, behind, head, *copies, b"\0"])
+        place = f"{record_at}:{header_size + len(payload)}".encode()
+        columns[0] = chunk.with_pairs([chunk.sum_pair(), (b"rpq.record", place)], out)
+        return payload, b"".join([head, *columns, behind]), tuple(column_indexes), tuple(offset_indexes)
 
     cpdef bytes with_pairs(self, list pairs, Bytes used=None):
         """Its ColumnChunk, with keys and values."""
@@ -285,9 +319,10 @@ cdef enum:
 
 
 def records_like(bytes record, list chunks, int64_t offset, xxh3, crc32):
-    """The records and the buffers of the FlatChunks behind one of which this is the record, and the offset behind them.
+    """The records and the buffers of FlatChunks behind one that has such a record, and the offset behind them.
 
-    They begin at `offset`, and are told their places. Short ones that follow one another are one buffer.
+    They begin at `offset`, and are told their places. Short ones that follow one another are one buffer. Of the record
+    before them the sums do not matter.
     """
     cdef uint8_t made[CHUNK_RECORD]
     cdef list buffers = [], short = []
