@@ -100,7 +100,7 @@ def new_file(
         options.chunk_options(Ingest.from_schema(schema).schema)  # which refuses columns that are not there
     file_id = new_file_id()
     lease = LeaseTerms(file_id.hex(), exclusive=alone) if options.fencing == "lease" else None
-    sink_options = replace(sink_options_of(options.write, mode), lease=lease)
+    sink_options = sink_options_of(options.write, mode, lease)
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:
         return await store.create(key, sink_options), None
@@ -170,7 +170,7 @@ async def _with_keys(options: EncoderOptions, place: tuple[WriteStore, str], sin
         raise
 
 
-def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:
+def sink_options_of(options: WriteOptions, mode: Literal["w", "x"], lease: LeaseTerms | None = None) -> SinkOptions:
     """What a store is told of the settings."""
     try:
         return SinkOptions(
@@ -182,6 +182,7 @@ def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptio
             undecided_grace=options.undecided_grace,
             overwrite_partial=options.overwrite_partial,
             permissions=options.permissions,
+            lease=lease,
         )
     except ValueError as error:
         raise OptionError(str(error)) from None

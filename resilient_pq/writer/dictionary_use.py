@@ -72,6 +72,8 @@ class DictionaryUse:
     def known(self, number: int) -> bool | None:
         """Whether a chunk has a dictionary; None where it is the first that says so. It waits for those before."""
         choice = self._choice
+        if choice.use is not None:  # which stays
+            return choice.use
         with choice.changed:
             choice.changed.wait_for(lambda: choice.use is not None or self._num_ended >= number)
         return choice.use

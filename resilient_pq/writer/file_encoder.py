@@ -85,7 +85,7 @@ class FileEncoder:
             raise UnsupportedError(f"the file is {where}, and cannot be gone on with otherwise")
         self.layout = layout
         self.num_rows_taken = layout.num_rows
-        self._options = options
+        self._options, self._cadence = options, options.cadence
         columns = WrittenColumns.of(schema, options)
         self._chunk_options, self._sorting, self._flat = columns.chunks, columns.sorting, columns.flat
         known = options.known_choices
@@ -157,20 +157,21 @@ class FileEncoder:
             self._no_more_fit
             or self._open_bytes >= self._options.row_group_bytes
             or (limit is not None and self._open_rows >= limit)
-            or cut_policy.row_group_due(
-                self._progress(seconds_since),
-                self._options.cadence,
-                row_group_bytes=self._options.row_group_bytes,
+            or (
+                self._cadence.num_bytes is not None
+                and cut_policy.row_group_due(
+                    self._progress(seconds_since), self._cadence, row_group_bytes=self._options.row_group_bytes
+                )
             )
         )
 
     def checkpoint_due(self, seconds_since: float) -> bool:
         """Whether an automatic checkpoint should be written now, `seconds_since` seconds after the last one."""
-        return cut_policy.checkpoint_due(self._progress(seconds_since), self._options.cadence)
+        return self._since_checkpoint > 0 and cut_policy.checkpoint_due(self._progress(seconds_since), self._cadence)
 
     def commit_due(self, seconds_since: float, *, cost: int, resent: int, seconds_since_commit: float) -> bool:
         """Whether an automatic checkpoint that is due is worth sending `cost` bytes once more than needed."""
-        return cut_policy.enough_bytes(self._progress(seconds_since), self._options.cadence) or cut_policy.commit_due(
+        return cut_policy.enough_bytes(self._progress(seconds_since), self._cadence) or cut_policy.commit_due(
             cost,
             resent,
             self.layout.offset,
@@ -309,8 +310,7 @@ class FileEncoder:
 
         Not where its bytes decide when the next one is closed: a file is the same however many threads write it.
         """
-        cadence = self._options.cadence
-        return cadence.num_bytes is None and self.layout.serialized_bytes < cut_policy.MAX_FOOTER_BYTES // 2
+        return self._cadence.num_bytes is None and self.layout.serialized_bytes < cut_policy.MAX_FOOTER_BYTES // 2
 
     def _progress(self, seconds_since: float) -> WriteProgress:
         return WriteProgress(
