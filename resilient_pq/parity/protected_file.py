@@ -158,9 +158,10 @@ class ProtectedFile:
 
     @property
     def last_place(self) -> ByteRange | None:
-        """Where the parity of the last group lies inside the file; None where no such group is known."""
+        """Where the parity of the group lies that ends the file; None where that is not known."""
         last = self.groups[-1].record if self.groups else None
-        if last is None or not last.flags & LAST_FLAG:
+        # Before rows were appended the file had another last group.
+        if last is None or not last.flags & LAST_FLAG or last.extents[-1].end != self.place.end:
             return None
         start = last.extents[0].end
         return ByteRange(start, start + last.shape.framed_bytes)

@@ -82,6 +82,21 @@ async def test_a_resumed_file_is_protected_from_its_first_byte(
     await heals(file)
 
 
+@pytest.mark.parametrize("end", ["checkpoint", "row group"])
+async def test_a_torn_file_is_not_the_one_to_which_rows_were_appended(tmp_path: Path, end: str) -> None:
+    """Its last group ended the file before that, and is whole; the group behind it is lost with its record."""
+    path = tmp_path / "a"
+    async with rpq.create(path, parity="20%") as writer:
+        await writer.write({"b": VALUES[:5_000]})
+    whole = path.stat().st_size
+    async with rpq.append(path) as writer:
+        await writer.write({"b": VALUES[5_000:10_000]})
+    path.write_bytes(path.read_bytes()[: whole + (100 if end == "checkpoint" else 20_000)])
+    with pytest.raises(rpq.RepairError, match="the end of the file is lost"):
+        await rpq.repair(path, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 async def test_what_is_too_much_to_read_again_has_no_parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resilient_pq.recovery.resume.resume_layout._MOST_READ_AGAIN", 1_000)
     path = tmp_path / "a"
