@@ -49,7 +49,8 @@ def _open_ends(left: SalvagedChunk) -> Iterator[tuple[ByteRange, int]]:
     if left.pages and left.pages[0].page is None:
         yield ByteRange(max(place.start - most, 0), place.start + most), place.start
     if left.pages and (left.pages[-1].page is None or left.pages[-1].end != place.end):
-        yield ByteRange(max(left.pages[-1].offset, place.end - _MOST), place.end + most), place.end
+        start = min(left.pages[-1].offset, place.end)  # it may be said to lie behind its chunk
+        yield ByteRange(max(start, place.end - _MOST), place.end + most), place.end
 
 
 def _is_across(data: memoryview, border: int) -> bool:
