@@ -21,15 +21,13 @@ from resilient_pq.errors import EncodingError, FormatError
 from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.crypto.page_view import padded
-from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for, rle
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, LEVEL_ENCODINGS, encoding_for, rle
 from resilient_pq.format.file_metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageHeader, PageType, Type
 from resilient_pq.format.pages.page import DataPage, EncodedLevels, Page, open_data_page, read_header
 from resilient_pq.format.physical_values import fixed_width, room_for
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
-#: The encodings that writers name for levels that a column does not have.
-_LEVEL_ENCODINGS: Final = (Encoding.RLE, Encoding.BIT_PACKED)
 _DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
 
 
@@ -96,7 +94,7 @@ def _check_header(page: Page, header: DataPageHeader | DataPageHeaderV2, leaf: L
 def _check_header_v1(header: DataPageHeader, leaf: Leaf) -> None:
     needless = [header.repetition_level_encoding] if not leaf.max_repetition_level else []
     needless += [header.definition_level_encoding] if not leaf.max_definition_level else []
-    if any(encoding not in _LEVEL_ENCODINGS for encoding in needless):
+    if any(encoding not in LEVEL_ENCODINGS for encoding in needless):
         raise FormatError("its header names encodings that no levels have")
 
 

@@ -64,6 +64,8 @@ ENCODINGS: dict[int, ValueEncoding] = {
 
 #: Encodings whose pages hold indices to the chunk's dictionary page.
 DICTIONARY_ENCODINGS = (Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY)
+#: Encodings of levels, which no values have but those of booleans.
+LEVEL_ENCODINGS = (Encoding.RLE, Encoding.BIT_PACKED)
 
 
 def encode_values(encoding: Encoding, node: Primitive, values: Values) -> NDArray[np.uint8]:
