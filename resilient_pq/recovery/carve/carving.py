@@ -19,7 +19,15 @@ from resilient_pq.recovery.carve.holes import Hole, examine_hole
 from resilient_pq.recovery.carve.invented_columns import NamedColumn, candidate_kinds, invent_columns
 from resilient_pq.recovery.carve.invented_columns import describe_columns as findings_of
 from resilient_pq.recovery.carve.page_layout import PageLayout, Places
-from resilient_pq.recovery.carve.page_probe import Kinds, ProbedPage, kind_of, kinds_of, probe_body, probe_header
+from resilient_pq.recovery.carve.page_probe import (
+    Kinds,
+    ProbedPage,
+    kind_of,
+    kinds_of,
+    probe_body,
+    probe_header,
+    with_all_types,
+)
 from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow
 from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
 from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
@@ -53,7 +61,7 @@ def carve(
     if schema is None:
         kinds = candidate_kinds(file.pages)
         probed = yield from _probe_pages(file.pages, kinds, limits)
-        found = yield from _cut_stretches(probed)
+        found = yield from _cut_stretches(_without_damaged_values(probed, kinds))
         pages, borders = (found.pages, found.starts) if places else (_longest_stretch(found), set())
         steps = limits.budget(size)
         begins = yield from _is_row_group_start(file, pages, places)
@@ -106,6 +114,14 @@ def _probe_pages(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) 
                 known = replace(known, rows={})
         found.append(known)
     return found
+
+
+def _without_damaged_values(pages: list[ProbedPage], kinds: Kinds) -> list[ProbedPage]:
+    """The pages, of which those whose CRC32 does not hold may be of any type, where that of another holds."""
+    if all(page.page.proof is not Proof.CRC for page in pages):
+        return pages
+    damaged = [page.page.header.crc is not None and page.page.proof is not Proof.CRC for page in pages]
+    return [with_all_types(page, kinds) if lost else page for page, lost in zip(pages, damaged, strict=True)]
 
 
 def _needs_body(page: ProbedPage, before: ProbedPage | None, *, nested: bool) -> bool:

@@ -166,6 +166,14 @@ def probe_body(known: ProbedPage, page: Page, kinds: Kinds, likely: CompressionC
     return known
 
 
+def with_all_types(known: ProbedPage, kinds: Kinds) -> ProbedPage:
+    """The same page as one of all types that its levels and its encoding allow: its values are damaged."""
+    levels = {kind[2:]: rows for kind, rows in known.rows.items()}
+    encoding = encoding_of(known.page.header)
+    allowed = [kind for kind, leaf in kinds.items() if kind[2:] in levels and _may_hold(encoding, leaf.node)]
+    return replace(known, rows={**known.rows, **{kind: levels[kind[2:]] for kind in allowed}})
+
+
 def _decompress(page: Page, codec: CompressionCodec) -> Page:
     """The page as if it had been written uncompressed."""
     v2 = page.header.data_page_header_v2
