@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from resilient_pq.damage.chunk_salvage import MISPLACED, PageFate, RepairSource, RowRun
 from resilient_pq.damage.exact_page import check_narrow_indices
+from resilient_pq.damage.page_statistics import check_page_statistics
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format.file_metadata import Encoding
 from resilient_pq.format.footer import ChunkSums
@@ -102,9 +103,11 @@ class PageRuns:
         used = [*self._dictionary, *fates]
         pages = [fate.page for fate in used if fate.page is not None]
         num_rows = sum(fate.num_rows or 0 for fate in fates)
+        dictionary = self._dictionary[0].page if self._dictionary else None
         for fate in filter(_is_unproven, fates):
             assert fate.page is not None
             check_narrow_indices(fate.page, chunk.leaf, chunk.metadata.codec, chunk.quirks)
+            check_page_statistics(fate.page, chunk.leaf, chunk.metadata.codec, dictionary, chunk.quirks)
         column = decode_chunk(chunk.leaf, chunk.metadata.codec, pages, num_rows, chunk.quirks)
         levels = column.repetition_levels
         self.begins_within |= levels is not None and len(levels) > 0 and bool(levels[0])
