@@ -71,6 +71,9 @@ class HttpStore(RangedGetStore, WriteStore):
         retry: When a request is sent again.
     """
 
+    name = "the web server"
+    capabilities = Capabilities(suffix_range=True, if_match=True)
+
     def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = READING) -> None:
         super().__init__(retry, limiter=lambda: self._borrowed.client.limiter)
         self._options = dict(storage_options or {})
@@ -84,16 +87,6 @@ class HttpStore(RangedGetStore, WriteStore):
             lambda: ClientKey("http", self._options, surroundings("http")), lambda: _HttpConnection(self._options)
         )
         self._without_head: set[str] = set()  # hosts
-
-    @property
-    def name(self) -> str:
-        """What to call the store in messages."""
-        return "the web server"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Reading by ranges."""
-        return Capabilities(suffix_range=True, if_match=True)
 
     def url_of(self, key: str) -> str:
         """The URL, without secrets."""
