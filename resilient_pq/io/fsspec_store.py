@@ -212,18 +212,17 @@ class FsspecStore(SpooledStore):
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
         byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
+        filesystem = self._filesystem
         with RequestLine(method, self.url_of(args[-1]), byte_range) as line:
-            found = await self._invoke(method, *args, **options)
+            if self._asynchronous and self._session is None:
+                connect = getattr(filesystem, "set_session", None) or getattr(filesystem, "_set_session", None)
+                self._session = object() if connect is None else await connect()
+            if self._asynchronous:
+                found = await getattr(filesystem, f"_{method}")(*args, **options)
+            else:
+                found = await in_thread(lambda: getattr(filesystem, method)(*args, **options))
         line.end(None, len(found) if isinstance(found, bytes) else 0)
         return found
-
-    async def _invoke(self, method: str, *args: Any, **options: Any) -> Any:
-        if not self._asynchronous:
-            return await in_thread(lambda: getattr(self._filesystem, method)(*args, **options))
-        if self._session is None:
-            connect = getattr(self._filesystem, "set_session", None) or getattr(self._filesystem, "_set_session", None)
-            self._session = object() if connect is None else await connect()
-        return await getattr(self._filesystem, f"_{method}")(*args, **options)
 
     async def _call_once(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives; what any file system raises, as an error of ours. The last argument is the key."""

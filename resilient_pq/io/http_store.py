@@ -26,7 +26,7 @@ from resilient_pq.io.protocols import Capabilities, WriteStore
 from resilient_pq.io.shared_clients import Borrowed, ClientKey, let_go
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.surroundings import surroundings
-from resilient_pq.io.transfer.fetch_counters import count_request
+from resilient_pq.io.transfer.fetch_counters import add_counts
 from resilient_pq.io.transfer.ranged_answer import Answer
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS, RangedGetStore
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
@@ -162,7 +162,7 @@ class HttpStore(RangedGetStore, WriteStore):
                 info = None
             if info is not None:
                 return info
-            count_request()
+            add_counts(requests=1)
         info = await self._info("GET", key, "bytes=0-0")
         if info is None:
             raise UnsupportedError("the web server does not say how large the file is", where=self._where(key))

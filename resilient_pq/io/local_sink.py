@@ -28,6 +28,7 @@ class LocalSink(ObjectSink):
     """The bytes of one local file, in ``NAME.partial`` as soon as `write` returns."""
 
     published: ObjectInfo | None = None  # The file, once it has its name
+    position: int = 0  # Bytes accepted so far
     fencing = Fencing.LOCK  # ``NAME.partial`` is locked
     needs_loop: bool = False  # Its steps block, and nothing else goes on
     stored_as_written = True  # They are in ``NAME.partial``
@@ -37,7 +38,7 @@ class LocalSink(ObjectSink):
         self._key = key
         self._file = file
         self._options = options
-        self._position = self._written = position
+        self.position = self._written = position
         self._failure: StoreError | None = None
         self._ended = False
 
@@ -51,11 +52,6 @@ class LocalSink(ObjectSink):
         return cls(info.key, file, options, info.size)
 
     @property
-    def position(self) -> int:
-        """Bytes accepted so far."""
-        return self._position
-
-    @property
     def num_bytes_stored(self) -> int:
         """Bytes that the operating system has: a kill of this process does not take them along."""
         return self._written
@@ -64,15 +60,15 @@ class LocalSink(ObjectSink):
         """Append the buffers to the file."""
         self._refuse_ended()
         pieces = pieces_of(buffers)
-        self._position += sum([piece.nbytes for piece in pieces])
+        self.position += sum([piece.nbytes for piece in pieces])
         await self._do(self._file.append, pieces)
-        self._written = self._position
+        self._written = self.position
 
     async def truncate(self, position: int) -> None:
         """Drop what stands from `position` on, which is where the next bytes belong, and store what stays."""
         self._refuse_ended()
         await self._do(self._file.truncate, position)
-        self._position = self._written = position
+        self.position = self._written = position
 
     async def commit(self, *, wait: bool = True) -> StoredState:
         """One fsync: what was written survives a kill of this process and a loss of power."""

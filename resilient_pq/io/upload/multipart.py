@@ -33,10 +33,9 @@ from resilient_pq.io.object_sink import (
 )
 from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.stored_object import ObjectInfo
-from resilient_pq.io.upload.abandoned_uploads import drop_command
 from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_sender import Origin, PartSender
-from resilient_pq.io.upload.upload_start import drop_duplicates
+from resilient_pq.io.upload.upload_start import drop_command, drop_duplicates
 
 log = logging.getLogger("resilient_pq.io")
 

@@ -28,11 +28,16 @@ from resilient_pq.io.cancellation import GRACE_SECONDS
 from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import ObjectSink, SinkOptions
 from resilient_pq.io.stored_object import ObjectInfo
-from resilient_pq.io.upload.abandoned_uploads import upload_command
 from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_layout import PartBuffers
 from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
-from resilient_pq.io.upload.upload_start import begin_upload, findable_parts, refuse_changed, refuses_to_copy
+from resilient_pq.io.upload.upload_start import (
+    begin_upload,
+    findable_parts,
+    refuse_changed,
+    refuses_to_copy,
+    upload_command,
+)
 
 log = logging.getLogger("resilient_pq.io")
 
