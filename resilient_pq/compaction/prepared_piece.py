@@ -31,8 +31,7 @@ from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.report import recovered_name
-from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
-from resilient_pq.recovery.rewrite.row_group_rewrite import options_like
+from resilient_pq.recovery.rewrite.row_group_rewrite import Derived, copied_chunk, options_like
 from resilient_pq.shell_commands import in_shell
 from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import sorting_columns

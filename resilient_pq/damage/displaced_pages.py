@@ -101,22 +101,21 @@ def without_displaced(
     chunks: Sequence[SalvagedChunk | None], *, keep_unplaced: bool = False
 ) -> list[SalvagedChunk | None]:
     """The chunks, without pages whose place only their own bytes show; `keep_unplaced` marks these instead."""
-    return [left if left is None or _is_proven(left) else _doubted(left, keep_unplaced) for left in chunks]
-
-
-def _doubted(left: SalvagedChunk, keep_unplaced: bool) -> SalvagedChunk:
-    """A chunk with all of its pages lost, or marked as unplaced."""
-    if keep_unplaced:
-        return replace(left, pages=tuple(replace(fate, unplaced=fate.page is not None) for fate in left.pages))
-    return without_pages(left, _DISPLACED)
+    kept: list[SalvagedChunk | None] = []
+    for left in chunks:
+        # The place may be known otherwise, or all of it was taken from elsewhere.
+        whole = () if left is None else (fate for fate in left.pages if fate.page is not None)
+        if left is None or not is_adrift(left.chunk) or all(fate.placed or fate.reading for fate in whole):
+            kept.append(left)
+        elif keep_unplaced:
+            pages = tuple(replace(fate, unplaced=fate.page is not None) for fate in left.pages)
+            kept.append(replace(left, pages=pages))
+        else:
+            kept.append(without_pages(left, _DISPLACED))
+    return kept
 
 
 def without_pages(left: SalvagedChunk, reason: str) -> SalvagedChunk:
     """A chunk with all of its pages lost."""
     fates = (fate if fate.page is None else fate.lost(reason) for fate in left.pages)
     return replace(left, pages=tuple(fates), runs=())
-
-
-def _is_proven(left: SalvagedChunk) -> bool:
-    """Whether its place is known otherwise, or all of it was taken from elsewhere."""
-    return not is_adrift(left.chunk) or all(fate.placed or fate.reading for fate in left.pages if fate.page is not None)

@@ -38,7 +38,12 @@ def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], qu
         if page.header.type == PageType.DICTIONARY_PAGE:
             _check_dictionary(page, leaf.node, codec, encodings)
         elif page.data_header is not None:
-            _check_header(page, page.data_header, leaf, encodings)
+            if isinstance(page.data_header, DataPageHeader):
+                _check_header_v1(page.data_header, leaf)
+            else:
+                _check_header_v2(page, page.data_header, leaf)
+            if page.data_header.encoding not in encodings:
+                raise FormatError("its header names encodings that the chunk does not have")
             _check_data(page, open_data_page(page, leaf, codec, quirks), leaf)
         else:
             raise FormatError("its header says that it is a page of another kind than any that writers make")
@@ -79,16 +84,6 @@ def _check_dictionary(page: Page, node: Primitive, codec: int, encodings: Sequen
         raise FormatError("its header names encodings that the chunk does not have")
     body = codecs.decompress(codec, page.body, page.header.uncompressed_page_size)
     _check_values(Encoding.PLAIN, node, body, header.num_values)
-
-
-def _check_header(page: Page, header: DataPageHeader | DataPageHeaderV2, leaf: Leaf, encodings: Sequence[int]) -> None:
-    """Compare the fields of a header, except counts, with its chunk and with each other."""
-    if isinstance(header, DataPageHeader):
-        _check_header_v1(header, leaf)
-    else:
-        _check_header_v2(page, header, leaf)
-    if header.encoding not in encodings:
-        raise FormatError("its header names encodings that the chunk does not have")
 
 
 def _check_header_v1(header: DataPageHeader, leaf: Leaf) -> None:

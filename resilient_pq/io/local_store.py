@@ -55,19 +55,15 @@ class LocalStore(WriteStore, GrowingStore):
     its reader stays the pinned version: what was there when it was opened is still there.
     """
 
+    name = "local files"
+    # Everything a file can do; an upload in parts it cannot.
+    capabilities = Capabilities(
+        suffix_range=True, if_match=True, if_none_match=True, durable_commit=True, list_names=True
+    )
+
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         """Keys are paths: below `root`, or as they are when there is none."""
         self._root = None if root is None else os.fspath(root)
-
-    @property
-    def name(self) -> str:
-        """What to call the store in messages."""
-        return "local files"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Everything a file can do; an upload in parts it cannot."""
-        return Capabilities(suffix_range=True, if_match=True, if_none_match=True, durable_commit=True, list_names=True)
 
     def url_of(self, key: str) -> str:
         """The path of the file."""

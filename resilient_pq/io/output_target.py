@@ -14,7 +14,7 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.io.object_sink import ObjectSink, SinkOptions
 from resilient_pq.io.protocols import WriteStore
 from resilient_pq.io.stored_object import ObjectInfo
-from resilient_pq.io.upload.abandoned_uploads import abort_after
+from resilient_pq.io.upload.upload_start import abort_after
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ async def protect(
         await check_free(target)
         sink = await target.store.create(target.key, target.options)
         async with completing(sink):
-            written = await _Sidecar(sink, share, sources, target.key, progress).write()
+            written = await _Sidecar(sink, share, sources, progress).write()
         return Protection(target.url, len(sources), sum(source.info.size for source in sources), *written)
 
 
@@ -137,7 +137,6 @@ class _Sidecar:
         sink: ObjectSink,
         share: ParityShare,
         sources: Sequence[PinnedObject],
-        key: str,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._sink = sink

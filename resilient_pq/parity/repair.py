@@ -262,28 +262,25 @@ async def _rebuild(file: ProtectedFile) -> None:
         )
 
 
-async def _repaired(file: ProtectedFile, digest: str) -> AsyncGenerator[memoryview, None]:
-    """The bytes of the file as they were written; an empty digest fits any."""
+async def _digest(file: ProtectedFile, digest: str) -> str:
+    """The digest of the file as it was written, which must be the one given; an empty one fits any."""
     made = xxhash.xxh3_128()
+    async with aclosing(_repaired(file, digest, made)) as pieces:
+        async for _ in pieces:
+            pass
+    return made.hexdigest()
+
+
+async def _repaired(
+    file: ProtectedFile, digest: str, made: xxhash.xxh3_128 | None = None
+) -> AsyncGenerator[memoryview, None]:
+    """The bytes of the file as they were written; an empty digest fits any."""
+    made = xxhash.xxh3_128() if made is None else made
     async with aclosing(file.pieces(file.place)) as pieces:
         async for piece in pieces:
             made.update(piece)
             yield piece
-    _check_digest(file, made.hexdigest(), digest)
-
-
-async def _digest(file: ProtectedFile, digest: str) -> str:
-    """The digest of the file as it was written, which must be the one given; an empty one fits any."""
-    made = xxhash.xxh3_128()
-    async with aclosing(file.pieces(file.place)) as pieces:
-        async for piece in pieces:
-            made.update(piece)
-    _check_digest(file, made.hexdigest(), digest)
-    return made.hexdigest()
-
-
-def _check_digest(file: ProtectedFile, made: str, digest: str) -> None:
-    if digest and made != digest:
+    if digest and made.hexdigest() != digest:
         raise RepairError(
             "the blocks are whole, and the file is not the one that the sidecar was made of",
             where=Where(key=file.parity.source.url),

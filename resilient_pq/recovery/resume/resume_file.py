@@ -37,8 +37,7 @@ from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_behind
 from resilient_pq.recovery.resume.resume_local import appended_version, refuse_encrypted, was_torn_at_once, whole_prefix
 from resilient_pq.recovery.resume.resume_upload import ADDING, new_upload, up_to_checkpoint
-from resilient_pq.recovery.resume.stored_state import ResumeTarget
-from resilient_pq.recovery.resume.take_over import TakenOver, take_over
+from resilient_pq.recovery.resume.take_over import ResumeTarget, TakenOver, take_over
 from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import new_file_id, sink_options_of, writer_of
 from resilient_pq.writer.file_encoder import FileEncoder

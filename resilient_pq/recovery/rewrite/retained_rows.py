@@ -178,8 +178,16 @@ def find_guessed_numbers(
 _WORTH_NAMING: Final = 10  # Another policy is named where it keeps more than so many times as many rows
 
 
-def better_policy(schema: Schema, chosen: RetainedRows, with_nulls: RetainedRows) -> OtherPolicy | None:
+def better_policy(
+    schema: Schema,
+    chosen: RetainedRows,
+    row_groups: Sequence[LocatedRowGroup],
+    scanned: Mapping[int, ScannedRowGroup],
+) -> OtherPolicy | None:
     """`on_damage="null"`, where it keeps far more rows than were chosen."""
+    if not scanned:
+        return None
+    with_nulls = retain_rows(schema, row_groups, scanned, OnDamage.NULL)
     if with_nulls.num_rows <= chosen.num_rows * _WORTH_NAMING:
         return None
     shares = {leaf.column_path: _share(with_nulls, leaf.ordinal) for leaf in schema.leaves}
