@@ -14,7 +14,7 @@ from resilient_pq.bulk.file_result import FileError
 from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, each_of_many
 from resilient_pq.cli import many_verbs
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.inspect import footer_facts
 from resilient_pq.cli.inspect.footer_facts import (
     Facts,
@@ -33,8 +33,9 @@ from resilient_pq.io import resolve
 from resilient_pq.io.location import shown
 from resilient_pq.shell_commands import command, shell_line
 
-NAME = "inspect"
-EPILOG = epilog(
+
+@verb(
+    "inspect",
     "the footer is whole and was read",
     "the footer is missing or damaged: `rpq check` says what can be recovered",
     "rpq inspect flights.parquet --row-groups",
@@ -42,9 +43,6 @@ EPILOG = epilog(
     "rpq inspect s3://bucket/flights/",
     nothing="a file is not a Parquet file",
 )
-
-
-@verb(NAME)
 async def inspect(
     output: Output,
     urls: Urls,
