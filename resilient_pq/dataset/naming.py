@@ -64,6 +64,7 @@ class NamedFile:
     partition: str  # as of `FilePlace`
     sequence: int  # as of `FilePlace`
     partial: bool = False  # whether it is a local file that is not complete
+    upload_id: str | None = None  # of an upload that is open
 
 
 @dataclass(frozen=True, slots=True)

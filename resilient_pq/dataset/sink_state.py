@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from resilient_pq.dataset.naming import FilePlace, NamedFile
+from resilient_pq.dataset.naming import NamedFile
 from resilient_pq.dataset.rolling import Roll
 from resilient_pq.io import StoredState
 from resilient_pq.tables.partition_key import PartitionKey
@@ -89,7 +89,6 @@ class OpenFile:
     """A file that is being written."""
 
     writer: Writer  # writes it
-    place: FilePlace  # where it stands in the data set
     due: float | None  # when it is to be published though it is not full
     bytes_taken: int = 0  # bytes in memory of all its rows
 

@@ -117,7 +117,7 @@ async def convert(
         creation = new_file(
             (target.store, target.key), None, schema=out_schema, options=options, mode="w" if overwrite else "x"
         )
-        stream = RowStream(source, selected, policy, verify=verify, keep_empty=False)
+        stream = RowStream(source, selected, policy, verify, keep_empty=False)
         conversion = _Conversion(source, stream, out_schema, verify)
         await _write(conversion, creation, policy, progress)
         keys = {} if options.encryption is None else options.encryption.reading()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -216,24 +216,24 @@ async def pages_of_column(file: rpq.File, name: str) -> AsyncIterator[Facts]:
                         yield page_of(ordinal, page)
 
 
-def document_of(
-    file: rpq.File,
-    sections: Sections,
-    pages: Sequence[Facts] | None,
-    groups: Sequence[Facts] | None = None,
-) -> dict[str, Any]:
-    """The document of a file (docs/json.md), with the sections, the pages and the parity groups asked for."""
-    document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
-    document |= summary_of(file.contents, file.info.size)
-    document["schema"] = str(file.schema)
-    document["columns"] = columns_of(file.contents)
-    document["checkpoints"] = [asdict(checkpoint) for checkpoint in file.checkpoints]
-    if sections.row_groups:
-        document["row_group_list"] = list(row_groups_of(file.contents))
-    if sections.chunks:
-        document["chunks"] = list(chunks_of(file.contents))
+async def document_of(file: rpq.File, sections: Sections, *, groups: bool) -> Facts:
+    """The document of a file (docs/json.md), with the sections asked for, and with its parity `groups`."""
+    pages = None
+    if sections.pages is not None:
+        pages = [page async for page in pages_of_column(file, sections.pages)]
+    parity = await groups_of(file) if groups else None
+    with located(Where(key=file.url)):
+        document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
+        document |= summary_of(file.contents, file.info.size)
+        document["schema"] = str(file.schema)
+        document["columns"] = columns_of(file.contents)
+        document["checkpoints"] = [asdict(checkpoint) for checkpoint in file.checkpoints]
+        if sections.row_groups:
+            document["row_group_list"] = list(row_groups_of(file.contents))
+        if sections.chunks:
+            document["chunks"] = list(chunks_of(file.contents))
     if pages is not None:
-        document["pages"] = list(pages)
-    if groups is not None:
-        document["parity"] = list(groups)
+        document["pages"] = pages
+    if parity is not None:
+        document["parity"] = parity
     return document

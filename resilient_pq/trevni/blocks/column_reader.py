@@ -43,15 +43,17 @@ from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, ValueType
 MAX_ELEMENTS: Final = 1 << 24
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Loss:
-    """Bytes of a block, or of more; or the whole column where `block` is None, and why its rows are lost with them."""
+    """Bytes of a block, or of more; or the whole column where `block` is None, why they are lost, and what it costs."""
 
     column: str
     block: int | None
     start: int
     end: int
     error: FormatError
+    num_rows: int = 0  # left out, and counted with this loss
+    num_nulled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
