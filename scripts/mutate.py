@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import importlib
 import json
 import os
 import random
@@ -57,6 +58,21 @@ TESTS = tuple(
 _SETTINGS = "_hypothesis_internal_use_settings"
 _PHASES = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
 OUTCOMES = ("killed", "hung", "survived", "survived a part", "not reached", "not made")
+#: Libraries that are imported late, and in no fork again.
+_LASTING = frozenset(
+    {
+        "resilient_pq",
+        "pyarrow",
+        "aiohttp",
+        "aiobotocore",
+        "botocore",
+        "pandas",
+        "polars",
+        "duckdb",
+        "cramjam",
+        "zstandard",
+    }
+)
 #: What a mutant may take: it may well ask for all the memory there is, or write without an end.
 MOST_MEMORY, MOST_WRITTEN = 16 << 30, 2 << 30
 
@@ -122,6 +138,10 @@ class Trials:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for path in {mutant.path for mutant in self._mutants.values()}:
+            importlib.import_module(
+                ".".join(("resilient_pq", *Path(path).with_suffix("").parts)).removesuffix(".__init__")
+            )
         gc.unfreeze()
         self._code = RunningCode(PACKAGE)
         self._code.probe(self._mutants.values(), self._reached.add)
@@ -146,7 +166,7 @@ class Trials:
                 result.outcome = ("survived a part" if part else "survived") if outcome == "survived" else outcome
                 result.by = by
                 killed += outcome in ("killed", "hung")
-            self._save()
+                self._save()
             left = sum(self._alive(identity) for identity in self._mutants)
             seen = "" if all_seen else ", not all tests"
             told = f"{killed} killed, {left} left, {time.monotonic() - started:.0f} s{seen}"
@@ -177,6 +197,8 @@ class Trials:
         told = self._folder / "map"
         told.write_text("")
         names = {mutant.id for mutant in alive}
+        imported, known = self._folder / "imported", set(sys.modules)
+        imported.write_text("")
 
         def look() -> None:
             with told.open("a") as output:
@@ -185,10 +207,15 @@ class Trials:
                     output.write(json.dumps(line) + "\n")
                     output.flush()
                     self._reached.clear()
+            imported.write_text("\n".join(sorted(set(sys.modules) - known)))
 
         process = _Process(look, self._folder / "base", self._limits.mapping * 2 + 30, 600)
         while process.result() is None:
             time.sleep(0.02)
+        for module in imported.read_text().split():  # once for all forks
+            if module.partition(".")[0] in _LASTING:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(module)
         lines = [json.loads(line) for line in told.read_text().splitlines()]
         reaching = [
             Reaching(chosen[place], seconds, elapsed, frozenset(reached))
@@ -235,8 +262,12 @@ class Trials:
 
     def _trial(self, mutant: Mutant, items: Sequence[pytest.Item], told: Path) -> Callable[[], None]:
         def try_it() -> None:
-            if not self._code.change(mutant):
-                os._exit(3)
+            made = False
+            try:
+                made = self._code.change(mutant)
+            finally:
+                if not made:
+                    os._exit(3)
             for place, passed, _, _ in _run(items, float("inf")):
                 if not passed:
                     told.write_text(items[place].nodeid)
@@ -354,10 +385,11 @@ def main() -> None:
     parser.add_argument("--mapping", type=float, default=60, help="seconds to see what a file of tests reaches")
     parser.add_argument("--seconds", type=float, default=20, help="of the tests of a file for each mutant")
     parser.add_argument("--json", type=Path, help="where the results are written")
+    parser.add_argument("-k", dest="named", default="", metavar="EXPRESSION", help="which tests, as pytest takes it")
     arguments = parser.parse_args()
     os.environ.pop("RPQ_HYPOTHESIS", None)  # the same examples for every mutant
     trials = Trials(_chosen(arguments), Limits(arguments.mapping, arguments.seconds, arguments.jobs), arguments.json)
-    code = pytest.main(["-qq", "-n0", "-p", "no:cacheprovider", *arguments.tests], [trials])
+    code = pytest.main(["-qq", "-n0", "-p", "no:cacheprovider", "-k", arguments.named, *arguments.tests], [trials])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"the tests could not be collected: {code}")
     results = list(trials.results.values())

@@ -72,12 +72,21 @@ def _assert_consistent(leaf: Leaf, chunk: EncodedChunk, num_rows: int) -> None:
     else:
         assert chunk.dictionary_page is None and chunk.dictionary_body is None
         assert chunk.metadata.dictionary_page_offset is None
+    headers = [page.data_header or page.header.dictionary_page_header for page in pages]
+    used = [
+        (page.header.type, header.encoding) for page, header in zip(pages, headers, strict=True) if header is not None
+    ]
     stats = chunk.metadata.encoding_stats
-    assert stats is not None and sum(stat.count for stat in stats) == len(pages)
-    assert Counter({stat.page_type: stat.count for stat in stats}) == Counter(page.header.type for page in pages)
-    used = {stat.encoding for stat in stats}
-    assert used <= set(chunk.metadata.encodings)
-    assert (int(Encoding.RLE) in chunk.metadata.encodings) or not leaf.max_definition_level
+    assert stats is not None
+    assert Counter({(stat.page_type, stat.encoding): stat.count for stat in stats}) == Counter(used)
+    levels = {
+        encoding
+        for page in data_pages
+        for maximum, kind in ((leaf.max_definition_level, "definition"), (leaf.max_repetition_level, "repetition"))
+        if maximum
+        for encoding in (getattr(page.data_header, f"{kind}_level_encoding", Encoding.RLE),)
+    }
+    assert set(chunk.metadata.encodings) == {encoding for _, encoding in used} | levels
     assert chunk.metadata.path_in_schema == list(leaf.path)
 
 
