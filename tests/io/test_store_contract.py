@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,24 @@ from aiohttp.test_utils import TestServer
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from store_wrapper import RecordingStore
 
-from resilient_pq.io import FsspecStore, HttpStore, LocalStore, MemoryStore, ObstoreStore, S3Store, WriteStore
+from resilient_pq.io import (
+    FsspecStore,
+    HttpStore,
+    LocalStore,
+    MemoryStore,
+    MultipartStore,
+    ObstoreStore,
+    ReadStore,
+    S3Store,
+    WriteStore,
+)
 from resilient_pq.io.testing import MultipartContract, ReadContract, StoreContract
+
+
+@pytest.mark.parametrize("make", [MemoryStore, LocalStore, S3Store, HttpStore])
+def test_a_store_says_whether_it_takes_uploads_in_parts(make: Callable[[], ReadStore]) -> None:
+    store = make()
+    assert store.capabilities.multipart == isinstance(store, MultipartStore)
 
 
 class TestMemoryStore(MultipartContract):
