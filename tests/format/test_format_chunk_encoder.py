@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resilient_pq import memory_pool
 from resilient_pq.checksum import unsigned
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType, Type
@@ -103,6 +104,20 @@ def test_numbers(
     kind = PageType.DATA_PAGE if version == 1 else PageType.DATA_PAGE_V2
     assert {page.header.type for page in _data_pages(chunk)} == {kind}
     assert rows_of(decoded(leaf, chunk, num_rows=1000)) == rows
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(0, 1))
+def test_pages_with_nulls_and_without(
+    leaf_of: Make, flat: Make, encode: Make, decoded: Make, rows_of: Make, with_nulls: list[bool], unset: int
+) -> None:
+    """Whatever the memory held before that their flags are put into."""
+    leaf = leaf_of(Type.INT64)
+    rows = [None if nulls and i == 5 else i for nulls in with_nulls for i in range(10)]
+    chunk = encode(leaf, flat(leaf, rows), page_rows=10)
+    assert len(_data_pages(chunk)) == len(with_nulls)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_pool, "empty", lambda shape, dtype: np.full(shape, unset, dtype))
+        assert rows_of(decoded(leaf, chunk, num_rows=len(rows))) == rows
 
 
 @pytest.mark.parametrize("version", [1, 2])
