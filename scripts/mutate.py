@@ -12,7 +12,8 @@ mutants that are still alive; then, for each of these, those that reach it, the 
 
 A mutant is "killed" (a test failed), "hung" (a test took many times the processor time it should, or never ended),
 "survived" (every test that reaches it passed), "survived a part" (the limits allowed no more), "not reached", or "not
-made" (a change of what runs at import, which nothing shows in memory). What survives is printed as a diff.
+made" (a change of what runs at import, which nothing shows in memory). What survives is printed as a diff. Of constants
+that other modules have worked with when they were imported, nothing is shown by that: change them on the disk.
 """
 
 from __future__ import annotations
