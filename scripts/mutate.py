@@ -60,20 +60,10 @@ _SETTINGS = "_hypothesis_internal_use_settings"
 _PHASES = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
 OUTCOMES = ("killed", "hung", "survived", "survived a part", "not reached", "not made")
 #: Libraries that are imported late, and in no fork again.
-_LASTING = frozenset(
-    {
-        "resilient_pq",
-        "pyarrow",
-        "aiohttp",
-        "aiobotocore",
-        "botocore",
-        "pandas",
-        "polars",
-        "duckdb",
-        "cramjam",
-        "zstandard",
-    }
-)
+_LASTING = (
+    "resilient_pq", "pyarrow", "aiohttp", "aiobotocore", "botocore", "boto3", "moto", "werkzeug", "flask", "pandas",
+    "polars", "duckdb", "cramjam", "zstandard",
+)  # fmt: skip
 #: What a mutant may take: it may well ask for all the memory there is, or write without an end.
 MOST_MEMORY, MOST_WRITTEN = 16 << 30, 2 << 30
 
