@@ -18,7 +18,7 @@ _MANY: Final = 256  # Columns of a schema, at least, whose nodes are made at onc
 
 # A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
 _REPETITIONS = {int(member): member for member in Repetition}
-_TYPES = {int(member): member for member in Type}
+_TYPES: dict[int | None, Type] = {int(member): member for member in Type}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _repetition(element: SchemaElement, *, is_root: bool) -> Repetition:
 
 def _parse_primitive(element: SchemaElement, repetition: Repetition) -> Primitive:
     try:
-        physical_type = _TYPES[element.type if element.type is not None else -1]
+        physical_type = _TYPES[element.type]
     except KeyError:
         raise FormatError(f"column {element.name!r}: unknown physical type {element.type}") from None
     if physical_type is Type.FIXED_LEN_BYTE_ARRAY and (element.type_length is None or element.type_length < 0):

@@ -291,8 +291,8 @@ def _count_rows(page: Page, leaf: Leaf) -> _PageCounts | None:
 def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: int) -> _NumberLook | None:
     """What values look like; None where they are not numbers, or are dictionary indices.
 
-    Stored integers are mostly small or timestamps, which as floating-point numbers are nearly 0; stored floating-point
-    numbers are, as integers, close to the largest ones.
+    Stored integers are mostly small or timestamps, which as floating-point numbers are nearly 0, or NaN where they are
+    negative; stored floating-point numbers are, as integers, close to the largest ones.
     """
     types = _NUMBERS.get(node.physical_type)
     if types is None or not count or encoding in DICTIONARY_ENCODINGS:
@@ -305,7 +305,10 @@ def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: in
     integers, values = (out.view(np.uint8).view(name).reshape(-1) for name in types)
     with np.errstate(invalid="ignore"):
         sizes = np.abs(values.astype(np.float64))
-    usual = np.isnan(sizes) | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
+    # Arithmetic makes NaNs without a payload; negative ones that have one are small negative integers.
+    payload = (1 << (22 if integers.itemsize == 4 else 51)) - 1
+    nan = np.isnan(sizes) & ((integers > 0) | (integers & payload == 0))
+    usual = nan | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
     telling = integers != 0  # zeros are both
     floating = bool(2 * np.count_nonzero(usual & telling) > np.count_nonzero(telling))
     return _NumberLook(floating, (float(integers.min()), float(integers.max())))
