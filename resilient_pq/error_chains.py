@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Class, arguments and attributes of an error that is restored without a call of its constructor.
 Parts = tuple[type[BaseException], tuple[Any, ...], dict[str, Any]]

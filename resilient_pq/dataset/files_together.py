@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -15,6 +14,7 @@ from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format.quirks import Quirks
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import ONE_HOP_BYTES
 from resilient_pq.reader.contents import row_group_sizes
 from resilient_pq.reader.decoder import RowGroupArrays

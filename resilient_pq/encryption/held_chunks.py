@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.encryption.plain_regions import SealedChunk
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.machine_limits import share_of_memory
 from resilient_pq.units import MiB
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field
 from dataclasses import field as dataclass_field
 from typing import Any, TypeVar, dataclass_transform
 
@@ -13,6 +13,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from resilient_pq.errors import ThriftError
 from resilient_pq.format import kernels
+from resilient_pq.lazy_dataclass import dataclass
 
 MAX_DEPTH = 64  # Structs nested deeper than this are refused. Real ones reach 8 (FileMetaData down to a TimeUnit).
 
@@ -68,20 +69,20 @@ def field(number: int, declared: Any, *, default: Any = MISSING, kept: bool = Fa
 @dataclass_transform(field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
     """Make a class of `field`s a slotted dataclass that `encode` and `decode` understand."""
+    declared = {name: member for name, member in vars(cls).items() if isinstance(member, Field)}
     made = dataclass(slots=True)(cls)
-    declared = {f.metadata["number"]: f for f in fields(made)}  # type: ignore[arg-type]
-    spec: list[Any] = [None] * (max(declared, default=0) + 1)
+    spec: list[Any] = [None] * (max((f.metadata["number"] for f in declared.values()), default=0) + 1)
     read: list[kernels.StructField] = []
-    for number, f in declared.items():
+    for name, f in declared.items():
         wire_type, arguments = _wire_type(f.metadata["type"])
-        spec[number] = (number, wire_type, f.name, arguments, None)
-        read.append(_read_as(f, wire_type, arguments))
+        spec[f.metadata["number"]] = (f.metadata["number"], wire_type, name, arguments, None)
+        read.append(_read_as(name, f, wire_type, arguments))
     made.thrift_spec = tuple(spec)  # type: ignore[attr-defined]
     made.thrift_reader = kernels.StructReader(made, read)  # type: ignore[attr-defined]
     return made
 
 
-def _read_as(declared: Any, wire_type: int, arguments: Any) -> kernels.StructField:
+def _read_as(name: str, declared: Field[Any], wire_type: int, arguments: Any) -> kernels.StructField:
     """The field as `StructReader` takes it."""
     element = 0
     if wire_type == TType.LIST:
@@ -89,7 +90,7 @@ def _read_as(declared: Any, wire_type: int, arguments: Any) -> kernels.StructFie
     is_struct = TType.STRUCT in (wire_type, element)
     return kernels.StructField(
         number=declared.metadata["number"],
-        name=declared.name,
+        name=name,
         kind=_KINDS[wire_type],
         element=_KINDS[element] if element else 0,
         nested=arguments[0].thrift_reader if is_struct else None,

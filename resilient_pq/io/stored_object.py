@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resilient_pq.errors import StoreError
+from resilient_pq.lazy_dataclass import dataclass
 
 LISTED_AT_ONCE = 1_000  # Objects in a page of a listing, at most, where that is not the store's choice
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from resilient_pq.lazy_dataclass import dataclass
 
 
 def authorization(

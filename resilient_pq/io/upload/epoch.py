@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.lazy_dataclass import dataclass
 
 EPOCH_SUFFIX = ".rpq-epoch"  # What the name of an epoch object ends with
 MOST_EPOCH_BYTES = 256 * 1024  # No epoch object is larger; the names of some hundred uploads fit in

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -33,6 +32,7 @@ from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_layout import PartBuffers
 from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
 from resilient_pq.io.upload.upload_start import begin_upload, findable_parts, refuse_changed, refuses_to_copy
+from resilient_pq.lazy_dataclass import dataclass
 
 log = logging.getLogger("resilient_pq.io")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from resilient_pq.errors import FormatError, KeyMissingError, NotFoundError, ObjectChangedError, UnsupportedError
 from resilient_pq.io import FetchCounters, FoundEpoch, MultipartStore, ObjectInfo, UploadInfo
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.uploads.open_uploads import object_there

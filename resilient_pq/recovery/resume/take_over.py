@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from resilient_pq.errors import (
     AlreadyExistsError,
@@ -20,6 +19,7 @@ from resilient_pq.errors import (
 from resilient_pq.io import FoundEpoch, Lease, LeaseTerms, ObjectInfo, Part, find_epoch
 from resilient_pq.io.upload.abandoned_uploads import drop_upload, empty_uploads
 from resilient_pq.io.upload.lease import forget_epoch, told_of_loss
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.resume.resume_upload import begins_with, cannot_resume, completable, complete_by_rule

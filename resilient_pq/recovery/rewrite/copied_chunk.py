@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compact_protocol
@@ -21,6 +21,7 @@ from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page, check_crc, pages_of
 from resilient_pq.format.pages.page_sums import sums_of
+from resilient_pq.lazy_dataclass import dataclass
 
 _ENCODINGS = frozenset(Encoding)  # Those that there are: others come of a damaged footer
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import AlreadyExistsError, StoreError, UnsupportedError, Where
@@ -11,6 +10,7 @@ from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptio
 from resilient_pq.io.upload.abandoned_uploads import abort_after
 from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy
 from resilient_pq.io.upload.upload_start import refuses_to_copy
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.verification.findings import Progress
 from resilient_pq.units import MiB
