@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.flat_columns import FlatChunks
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.lazy_dataclass import dataclass
@@ -97,7 +96,7 @@ def _decoded(flat: FlatChunks, files: Sequence[_AtHand], count: int) -> Iterator
 
 def _at_hand(position: int, file: File, leaves: NDArray[np.int64]) -> _AtHand | None:
     """A file all of which is at hand; None where it is not, or where its footer does not say it all of its chunks."""
-    data = None if file._closed else file.objects.at_hand(ByteRange(0, file.info.size))
+    data = None if file._closed else file.objects.at_hand(0, file.info.size)
     if data is None:
         return None
     sizes = row_group_sizes(file.contents.metadata)

@@ -69,20 +69,23 @@ def field(number: int, declared: Any, *, default: Any = MISSING, kept: bool = Fa
 @dataclass_transform(field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
     """Make a class of `field`s a slotted dataclass that `encode` and `decode` understand."""
-    declared = {name: member for name, member in vars(cls).items() if isinstance(member, Field)}
+    declared: dict[int, Field[Any]] = {}
+    for name, f in vars(cls).items():
+        if isinstance(f, Field):
+            f.name, declared[f.metadata["number"]] = name, f  # the name, as the dataclass is not complete yet
     made = dataclass(slots=True)(cls)
-    spec: list[Any] = [None] * (max((f.metadata["number"] for f in declared.values()), default=0) + 1)
+    spec: list[Any] = [None] * (max(declared, default=0) + 1)
     read: list[kernels.StructField] = []
-    for name, f in declared.items():
+    for number, f in declared.items():
         wire_type, arguments = _wire_type(f.metadata["type"])
-        spec[f.metadata["number"]] = (f.metadata["number"], wire_type, name, arguments, None)
-        read.append(_read_as(name, f, wire_type, arguments))
+        spec[number] = (number, wire_type, f.name, arguments, None)
+        read.append(_read_as(f, wire_type, arguments))
     made.thrift_spec = tuple(spec)  # type: ignore[attr-defined]
     made.thrift_reader = kernels.StructReader(made, read)  # type: ignore[attr-defined]
     return made
 
 
-def _read_as(name: str, declared: Field[Any], wire_type: int, arguments: Any) -> kernels.StructField:
+def _read_as(declared: Any, wire_type: int, arguments: Any) -> kernels.StructField:
     """The field as `StructReader` takes it."""
     element = 0
     if wire_type == TType.LIST:
@@ -90,7 +93,7 @@ def _read_as(name: str, declared: Field[Any], wire_type: int, arguments: Any) ->
     is_struct = TType.STRUCT in (wire_type, element)
     return kernels.StructField(
         number=declared.metadata["number"],
-        name=name,
+        name=declared.name,
         kind=_KINDS[wire_type],
         element=_KINDS[element] if element else 0,
         nested=arguments[0].thrift_reader if is_struct else None,
