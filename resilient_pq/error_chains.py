@@ -6,7 +6,6 @@ that is its own context, and for a cause that cannot be pickled: then only a tex
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,6 +70,8 @@ def restored(links: Sequence[Link]) -> Any:
 
 def _pickled(error: BaseException) -> bytes:
     """An error of another library; as text if it cannot be pickled, or is a group, which may hold the chain."""
+    import pickle  # noqa: PLC0415 (few errors are)
+
     try:
         if isinstance(error, BaseExceptionGroup):
             raise pickle.PicklingError
@@ -85,6 +86,8 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def _remade(content: bytes) -> BaseException:
+    import pickle  # noqa: PLC0415 (as above)
+
     make, args, *attributes = pickle.loads(content)
     error: BaseException = make(*args)
     if attributes and attributes[0]:

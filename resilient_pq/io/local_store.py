@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import re
-import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -194,7 +193,7 @@ def _unique_partial(path: str, permissions: int | None = None) -> PartialFile:
     """A partial file under a name that no other writer draws, which becomes `path`."""
     path = behind_link(path)
     refuse_special(path)
-    file = PartialFile.create(f"{path}.{secrets.token_hex(_TOKEN_BYTES)}", permissions=permissions)
+    file = PartialFile.create(f"{path}.{os.urandom(_TOKEN_BYTES).hex()}", permissions=permissions)
     file.target = path
     return file
 

@@ -7,7 +7,6 @@ complete. Its name begins with ``_``, so that Hive, Spark, DuckDB and our own li
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -101,6 +100,8 @@ def named_by_epoch(name: str) -> str | None:
 
 def new_owner() -> str:
     """What no other holder calls itself."""
+    import secrets  # noqa: PLC0415 (it brings hashlib, and reads need neither)
+
     return secrets.token_hex(16)
 
 
