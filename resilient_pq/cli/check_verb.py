@@ -8,7 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Annotated
 
@@ -34,6 +34,7 @@ from resilient_pq.errors import OptionError
 from resilient_pq.io.location import is_web, shown, without_query
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL_SUFFIX
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.sidecar_index import SUFFIX as SIDECAR_SUFFIX
 from resilient_pq.shell_commands import command
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resilient_pq.dataset.naming import NamedFile
 from resilient_pq.dataset.rolling import Roll
 from resilient_pq.io import StoredState
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.tables.partition_key import PartitionKey
 from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer

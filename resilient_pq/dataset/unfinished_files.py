@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.dataset.naming import FilePlace, NamedFile, Naming
@@ -35,6 +35,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.upload.lease import taken_over, told_of_loss
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.opening import open, read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES

@@ -7,7 +7,7 @@ import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from resilient_pq.encryption.keys import DecryptionKeys
@@ -22,6 +22,7 @@ from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.protocols import OpenObject
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.machine_limits import share_of_memory
 from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.parity.healed_store import HealedStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.file_metadata import Repetition, SchemaElement, Type
 from resilient_pq.format.logical import Logical
+from resilient_pq.lazy_dataclass import dataclass
 
 MAX_LEVEL = 255  # Levels are kept in bytes, so no leaf may have a level above this
 _MANY: Final = 256  # Columns of a schema, at least, whose nodes are made at once when they are first asked for

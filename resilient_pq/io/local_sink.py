@@ -13,8 +13,8 @@ from resilient_pq.errors import AlreadyExistsError, ObjectChangedError, StoreErr
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 from resilient_pq.io.object_sink import Buffer, Fencing, ObjectSink, SinkOptions, StoredState, pieces_of
 from resilient_pq.io.os_errors import explained
-from resilient_pq.io.partial_file import HEAD_BYTES, PartialFile, file_info, refuse_other_version
-from resilient_pq.io.stored_object import ObjectInfo
+from resilient_pq.io.partial_file import HEAD_BYTES, PartialFile, refuse_other_version
+from resilient_pq.io.stored_object import ObjectInfo, file_info
 from resilient_pq.shell_commands import in_shell
 
 Result = TypeVar("Result")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from resilient_pq.errors import (
@@ -20,6 +20,7 @@ from resilient_pq.io.multipart_store import MultipartStore, Part, UploadInfo
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, StoredState, pieces_of
 from resilient_pq.io.protocols import Capabilities
 from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, folder_prefix
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -12,13 +12,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, UnsupportedError, Where
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
 from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, names_of
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from resilient_pq.checksum import crc32
 from resilient_pq.errors import FormatError, StoreError
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.substitute_store import SubstituteStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_encoder import GroupEncoder
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.group_shape import SMALL_BLOCK_BYTES

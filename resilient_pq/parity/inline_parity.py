@@ -7,7 +7,6 @@ groups are read from the last to the first, each through those behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, UnsupportedError
@@ -23,6 +22,7 @@ from resilient_pq.format.footer import (
 )
 from resilient_pq.format.kernels import find_all
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import LAST_FLAG, SIDECAR_FLAG, GroupRecord
 from resilient_pq.parity.group_repair import ReadParity
 from resilient_pq.parity.group_shape import MAX_SHARD_BYTES

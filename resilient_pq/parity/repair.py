@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from resilient_pq.io import ObjectInfo, ReadStore, RetryPolicy, SinkOptions, Wri
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, place_of
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
 from resilient_pq.parity.inline_parity import find_inline

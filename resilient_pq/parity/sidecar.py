@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, NotFoundError, Where
 from resilient_pq.format.kernels import find_all
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
 from resilient_pq.io import ReadStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.pinned_object import PinnedObject, ProtectedBytes
 from resilient_pq.parity.sidecar_index import SUFFIX, TRAILER_SIZE, SidecarIndex, padded, parse_trailer

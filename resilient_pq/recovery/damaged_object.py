@@ -6,7 +6,7 @@ An async shell: it drives the sans-io `survey` and fetches what is asked for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar, cast
@@ -26,6 +26,7 @@ from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
 from resilient_pq.io.transfer.rereads import read_again
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
@@ -25,6 +25,7 @@ from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_ret
 from resilient_pq.io.output_target import Target, check_free, check_other, permissions_of
 from resilient_pq.io.resolve import Location
 from resilient_pq.io.upload.upload_start import uploads_left
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.encrypted.with_keys import opened, read_by_records, with_damaged_indexes

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import FormatError, OptionError, StoreError, UnsupportedError, Where
 from resilient_pq.io import LocalStore, ReadStore, RetryPolicy
 from resilient_pq.io.s3.s3_options import s3fs_options
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.tables.partition_key import PartitionKey
 

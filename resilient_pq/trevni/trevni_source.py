@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from resilient_pq.format.pages.row_selection import null_rows
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf, Schema, Selection
 from resilient_pq.io import ObjectInfo, ObjectRange, ObjectTail, ReadStore, fetch_groups
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.trevni.blocks import avro_schema, column_names, dremel, record_shape
 from resilient_pq.trevni.blocks.column_reader import Loss, read_block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import IntEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ from resilient_pq.format.file_metadata import ColumnMetaData, CompressionCodec, 
 from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY, key_values
 from resilient_pq.format.pages.page import Page, pages_of
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.reader.contents import Contents, chunk_range

@@ -11,13 +11,14 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from resilient_pq.io.s3.s3_gets import BucketRequest, host_of
 from resilient_pq.io.surroundings import configuration_files, fsspec_defaults
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.version import __version__
 
 _CREDENTIALS: Final = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")

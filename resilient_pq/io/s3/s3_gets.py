@@ -14,7 +14,6 @@ import hmac
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from resilient_pq.io.transfer.fetch_counters import add_counts
+from resilient_pq.lazy_dataclass import dataclass
 
 
 def authorization(

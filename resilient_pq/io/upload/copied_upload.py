@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
@@ -17,6 +16,7 @@ from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_layout import part_size
 from resilient_pq.io.upload.upload_start import begin_upload, drop_upload, refuse_changed
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 #: Where copies may have any size: so many of an object, unless they reach these bytes; and no more in any case.

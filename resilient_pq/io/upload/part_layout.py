@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import KiB
 
 MAX_PARTS = 10_000

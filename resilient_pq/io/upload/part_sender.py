@@ -6,7 +6,6 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -38,6 +37,7 @@ from resilient_pq.io.upload.upload_start import (
     refuses_to_copy,
     upload_command,
 )
+from resilient_pq.lazy_dataclass import dataclass
 
 log = logging.getLogger("resilient_pq.io")
 

@@ -15,13 +15,13 @@ is lost by sending the open slot beside the others: all of them together are the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from resilient_pq.errors import TransientError
 from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
 from resilient_pq.io.stored_object import bare_etag
 from resilient_pq.io.upload.part_layout import PartLayout, PartSlot
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 # How often a part is sent, or a listing asked for, again because the store lists other bytes than it acknowledged;

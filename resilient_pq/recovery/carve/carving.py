@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from resilient_pq.damage.page_search import FoundPage, Proof, metadata_end
@@ -12,6 +12,7 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.pages.page import Page
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, HEADER_SIZE, ChunkPlace, RecordKind, parse_header
 from resilient_pq.format.schema_tree import Group, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.carve_limits import CarveLimits
 from resilient_pq.recovery.carve.carved_row_groups import RowGroupBuilder, common_codec, data_version
 from resilient_pq.recovery.carve.file_spans import FoundFile

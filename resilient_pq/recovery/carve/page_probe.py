@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageHe
 from resilient_pq.format.pages.page import DataPage, Page, open_data_page
 from resilient_pq.format.physical_values import empty_fixed, fixed_width
 from resilient_pq.format.schema_tree import Leaf, Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 #: What fastparquet leaves behind the values of a page.
 _SLACK = bytes(8)

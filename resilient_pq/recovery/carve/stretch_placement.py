@@ -9,19 +9,18 @@ deleted, it begins a row group of its own, as its rows may be others than those 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.holes import Hole
 from resilient_pq.recovery.carve.page_layout import LaidGroup, PageLayout, Span
 from resilient_pq.recovery.carve.page_probe import ColumnKind
 
-#: Of several row groups one is taken where the bytes that are missing differ from what is usual by no more than this
-#: part of a row group, or
-_NEARLY = 0.3
-#: by this much less than those of any other.
-_CLEARLY = 0.4
+#: Of several row groups one is taken where the bytes that are missing differ from what is usual by at most `_NEARLY` of
+#: a row group, or by `_CLEARLY` less than those of any other.
+_NEARLY, _CLEARLY = 0.3, 0.4
 #: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
 _MOST_LEADING = 512
 

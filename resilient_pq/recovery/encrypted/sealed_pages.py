@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, Wrong
 from resilient_pq.format.crypto.page_view import ChunkCipher, SealedPage
 from resilient_pq.format.file_metadata import PageHeader
 from resilient_pq.format.resilience_records import ChunkCopies
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import KiB, MiB
 
 _LARGEST_HEADER: Final = 16 * KiB  # Modules of page headers that are searched for have fewer bytes

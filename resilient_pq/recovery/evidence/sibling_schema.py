@@ -7,10 +7,11 @@ of their likeliness, and the first that fits is taken.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.file_metadata import RowGroup
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
 from resilient_pq.recovery.evidence.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.report import Damage, Finding

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
 from resilient_pq.errors import RecoveryError, Where
+from resilient_pq.lazy_dataclass import dataclass
 
 PAGES = frozenset({"page", "dictionary page", "chunk"})  # Regions that hold values, and so have a state
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 from resilient_pq.arrow.batch_ingest import Ingest
@@ -31,6 +31,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.resolve import Opening
 from resilient_pq.io.upload.lease import told_of_loss
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates

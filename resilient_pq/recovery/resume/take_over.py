@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from resilient_pq.errors import (
@@ -33,6 +33,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.upload.lease import forget_epoch, told_of_loss
 from resilient_pq.io.upload.upload_start import drop_upload, empty_uploads
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.resume.resume_upload import begins_with, cannot_resume, completable, complete_by_rule

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.encryption.encryption import Encryption
@@ -19,6 +18,7 @@ from resilient_pq.io.location import without_query
 from resilient_pq.io.output_target import Target, completing, make_folder
 from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy
 from resilient_pq.io.upload.upload_start import abort_after, refuses_to_copy
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.damaged_object import DamagedObject

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from typing import Final
@@ -17,6 +16,7 @@ from resilient_pq.damage.on_damage import Mask, OnDamage, RowChoice, choose_rows
 from resilient_pq.errors import Where
 from resilient_pq.format.file_metadata import StoredSortingColumn
 from resilient_pq.format.schema_tree import Schema, Selection
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.report import Damage, Finding, OtherPolicy
 from resilient_pq.recovery.verification.page_scan import ScannedRowGroup

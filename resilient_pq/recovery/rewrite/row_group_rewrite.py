@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from resilient_pq.checksum import crc32, signed
@@ -30,6 +30,7 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page, check_crc, pages_of
 from resilient_pq.format.pages.page_sums import sums_of
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import verify_chunk
 from resilient_pq.reader.filter import index_ranges

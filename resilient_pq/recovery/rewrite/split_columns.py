@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.format.schema_tree import Group, Primitive, Schema, Selection
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, make_folder
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.resume.resume_layout import own_keys
 from resilient_pq.recovery.rewrite.output_draft import Draft

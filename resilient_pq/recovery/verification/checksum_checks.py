@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
     parse_header,
 )
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format import kernels
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Bytes that are read and looked through at a time.
 _WINDOW: Final = 8 * 1024 * 1024
