@@ -13,13 +13,11 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 
-from resilient_pq.format.file_metadata import Encoding, Type
 from resilient_pq.format.resilience_records import ChunkPlace
 from resilient_pq.lazy_dataclass import dataclass
-from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage, encoding_of
+from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 
-_WIDTHS = {Type.INT32: 4, Type.FLOAT: 4, Type.INT64: 8, Type.DOUBLE: 8}
 #: By the offset of a page, which chunk begins with it.
 Places = Mapping[int, ChunkPlace]
 
@@ -58,9 +56,6 @@ class _Column:
         self._stops: list[int] = []  # pages that cannot follow another one of their chunk
         self._unfit: list[int] = []  # pages that cannot be of the column at all
         self._wanting: list[int] = []  # pages that cannot be read without a dictionary page
-        self._uneven: list[int] = []  # pages whose rows do not all take as many bytes
-        self._most = 0  # rows in the largest of the other pages
-        width = _WIDTHS.get(kind.physical_type)
         for index, page in enumerate(pages):
             found = page.rows.get(kind)
             rows += found or 0
@@ -71,17 +66,6 @@ class _Column:
                 self._stops.append(index)
             if page.needs_dictionary:
                 self._wanting.append(index)
-            if not found or width is None or not _is_even(page, found * width):
-                self._uneven.append(index)
-            else:
-                self._most = max(self._most, found)
-
-    def would_be_one(self, start: int, end: int) -> bool:
-        """Whether several pages have no more rows, of as many bytes each, than one page of the same file.
-
-        Writers end a page where its bytes or its rows are enough, or divide a chunk whose bytes are too many.
-        """
-        return end - start > 1 and _first(self._uneven, start, end) == end and self.rows(start, end) <= self._most
 
     def limit(self, start: int, end: int, *, has_dictionary: bool) -> int:
         """Index behind the last page that a chunk beginning with a page can have."""
@@ -104,11 +88,6 @@ class _Column:
         """All numbers of rows that the pages from `start` on have together."""
         before = self._total[start]
         return sorted({total - before for total in self._total[start + 1 : end + 1]})
-
-
-def _is_even(page: ProbedPage, size: int) -> bool:
-    """Whether a page has values of a fixed size and no, or hardly any, nulls; then these take a size at least."""
-    return encoding_of(page.page.header) == Encoding.PLAIN and page.page.header.uncompressed_page_size >= size
 
 
 def _first(indexes: list[int], start: int, end: int) -> int:
@@ -254,11 +233,7 @@ class PageLayout:
     def _lay_all(self, start: int, end: int, leaf: int, counts: Sequence[int], expected: Set[int]) -> list[LaidGroup]:
         """The ways with all possible numbers of rows."""
         ways = [way for rows in counts if (way := self._lay(start, end, leaf, rows)) is not None]
-        ways = [way for way in ways if not any(map(self._would_be_one, way.spans))]
         return [self._without_guess(way, end) if way.num_rows not in expected else way for way in ways]
-
-    def _would_be_one(self, span: Span) -> bool:
-        return len(self.columns) > 1 and self._columns[self.columns[span.leaf]].would_be_one(span.start, span.end)
 
     def _without_guess(self, way: LaidGroup, end: int) -> LaidGroup:
         """The same, but a lone chunk is not whole where bytes are missing behind its last page."""
