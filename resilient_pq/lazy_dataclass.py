@@ -6,12 +6,23 @@ Making them takes half a millisecond a class, and most classes that a program im
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 #: Held while methods are made: a class is made complete once.
 _lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a process that was forked: a thread that held it is not there to let it go."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class _Pending:

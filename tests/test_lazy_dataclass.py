@@ -7,8 +7,10 @@ import copy
 import dataclasses
 import importlib
 import inspect
+import os
 import pickle
 import pkgutil
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -154,6 +156,30 @@ def test_threads_that_come_together_get_whole_classes() -> None:
         for thread in threads:
             thread.join()
         assert failed == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_waits_for_no_thread_of_its_parent() -> None:
+    kind: Any = examples(dataclass)["Derived"]
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lazy_dataclass._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    if (child := os.fork()) == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        os._exit(0 if repr(kind(2)) == SHOWN else 1)
+    status = os.waitpid(child, 0)[1]
+    done.set()
+    thread.join()
+    assert status == 0
 
 
 SHOWN = repr(examples(dataclasses.dataclass)["Derived"](2))
