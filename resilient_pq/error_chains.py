@@ -6,10 +6,10 @@ that is its own context, and for a cause that cannot be pickled: then only a tex
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Class, arguments and attributes of an error that is restored without a call of its constructor.
 Parts = tuple[type[BaseException], tuple[Any, ...], dict[str, Any]]
@@ -70,6 +70,8 @@ def restored(links: Sequence[Link]) -> Any:
 
 def _pickled(error: BaseException) -> bytes:
     """An error of another library; as text if it cannot be pickled, or is a group, which may hold the chain."""
+    import pickle  # noqa: PLC0415 (few errors are)
+
     try:
         if isinstance(error, BaseExceptionGroup):
             raise pickle.PicklingError
@@ -84,6 +86,8 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def _remade(content: bytes) -> BaseException:
+    import pickle  # noqa: PLC0415 (as above)
+
     make, args, *attributes = pickle.loads(content)
     error: BaseException = make(*args)
     if attributes and attributes[0]:

@@ -43,11 +43,12 @@ Any package may import this module; `error_chains` pickles errors::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar, Protocol
 
 from resilient_pq.error_chains import Parts, links_of, restored
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

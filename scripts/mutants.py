@@ -34,7 +34,7 @@ class Mutant:
         start: The first byte that is replaced.
         end: The byte behind the last one.
         text: What stands there instead.
-        lines: The lines by which a test reaches it; none where it is reached when the module is imported.
+        statement: Line and column of the statement that it is in; none in the body of a module or class.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Mutant:
     start: int
     end: int
     text: str = field(repr=False)
-    lines: tuple[int, ...]
+    statement: tuple[int, int] | None
 
     @property
     def line(self) -> int:
@@ -72,6 +72,13 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
     return sorted(found, key=lambda mutant: (mutant.start, mutant.id))
 
 
+def first_statement(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
+    """Line and column of the first statement that is no docstring, if there is one."""
+    has_docstring = ast.get_docstring(function, clean=False) is not None
+    first = function.body[1 if has_docstring and len(function.body) > 1 else 0]
+    return first.lineno, first.col_offset
+
+
 class _Visitor(ast.NodeVisitor):
     """Collects the changes. Expressions stand in parentheses afterwards, so that they bind as they did."""
 
@@ -80,53 +87,42 @@ class _Visitor(ast.NodeVisitor):
         self._path = path
         self._starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
         self._function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
-        self._reached: tuple[int, ...] = ()
+        self._statement: tuple[int, int] | None = None
 
     # -- where ---------------------------------------------------------------------------------------
 
     def visit(self, node: ast.AST) -> None:
-        """Look at a node, and know the lines of the statement that it belongs to."""
+        """Look at a node, and know the statement that it belongs to."""
+        before = self._statement
         if isinstance(node, ast.stmt) and self._function is not None:
-            before, self._reached = self._reached, self._lines_of(node)
-            super().visit(node)
-            self._reached = before
-        else:
-            super().visit(node)
-
-    @staticmethod
-    def _lines_of(node: ast.stmt) -> tuple[int, ...]:
-        """The lines of a statement, of a compound one those of its head."""
-        head = {ast.If: "test", ast.While: "test", ast.For: "iter", ast.AsyncFor: "iter", ast.Match: "subject"}
-        if type(node) in head:
-            return (*range(node.lineno, (getattr(node, head[type(node)]).end_lineno or node.lineno) + 1),)
-        if isinstance(node, ast.With | ast.AsyncWith | ast.Try):
-            return (*range(node.lineno, node.body[0].lineno),)
-        return (*range(node.lineno, (node.end_lineno or node.lineno) + 1),)
+            self._statement = (node.lineno, node.col_offset)
+        super().visit(node)
+        self._statement = before
 
     def _put(self, node: ast.expr | ast.stmt, name: str, text: str) -> None:
         start = self._starts[node.lineno - 1] + node.col_offset
         assert node.end_lineno is not None and node.end_col_offset is not None
         end = self._starts[node.end_lineno - 1] + node.end_col_offset
         identity = f"{self._path}:{node.lineno}:{node.col_offset + 1}:{name}"
-        self.found.append(Mutant(identity, self._path, start, end, text, self._reached))
+        lines_less = node.end_lineno - node.lineno - text.count("\n")  # what follows stays on its lines
+        text = f"({text}{chr(10) * lines_less})" if isinstance(node, ast.expr) else text + "\n" * lines_less
+        self.found.append(Mutant(identity, self._path, start, end, text, self._statement))
 
     def _put_expression(self, node: ast.expr, name: str, changed: ast.expr) -> None:
-        self._put(node, name, f"({ast.unparse(changed)})")
+        self._put(node, name, ast.unparse(changed))
 
     # -- definitions ---------------------------------------------------------------------------------
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        before, reached = self._function, self._reached
-        self._function = node
+        before, statement = self._function, self._statement
         # What is given by default is seen by whoever calls the function.
-        last = node.body[-1]
-        self._reached = (*range(node.body[0].lineno, (last.end_lineno or last.lineno) + 1),)
+        self._function, self._statement = node, first_statement(node)
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if default is not None:
                 self.visit(default)
-        for statement in node.body:
-            self.visit(statement)
-        self._function, self._reached = before, reached
+        for each in node.body:
+            self.visit(each)
+        self._function, self._statement = before, statement
 
     visit_FunctionDef = visit_AsyncFunctionDef = _visit_function  # noqa: N815
 

@@ -77,6 +77,7 @@ OPEN_TO_ALL = {
     "checksum",
     "error_chains",
     "errors",
+    "lazy_dataclass",
     "machine_limits",
     "memory_pool",
     "notebook_html",

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass; a slow machine adds a few, as turns of a loop are timed.
 MOST = {
-    "read": (31, 129),
+    "read": (25, 121),
     "write": (41, 244),
     "read with a filter": (58, 321),
     "recover": (91, 460),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.levels import AssembledOptional, AssembledRepeated, Steps
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.format.schema_tree import Node, Primitive, Schema, Selection
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from resilient_pq.arrow.handed_over import take_arrays, taking
 from resilient_pq.arrow.python_values import array_of, member, misfit
 from resilient_pq.arrow.types.field import Field, shared
 from resilient_pq.errors import SchemaError
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Arrow's formats of NumPy's types.
 _FORMATS = {DTYPES[kind]: kind for kind in ("c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g")}

@@ -6,7 +6,6 @@ Layouts are those of the Arrow columnar format; bitmaps have the least significa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
 
@@ -21,6 +20,7 @@ from resilient_pq.arrow.types.field import Field, shared_c
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.dictionary import strings_at
 from resilient_pq.format.physical_values import ByteArrays
+from resilient_pq.lazy_dataclass import dataclass
 
 Valid = NDArray[np.bool_]
 

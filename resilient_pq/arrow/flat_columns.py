@@ -7,7 +7,6 @@ wrong where something is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +25,7 @@ from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.kernels.page_columns import ChunkField, ChunkNumber
 from resilient_pq.format.physical_values import fixed_width
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from resilient_pq.format.kernels import reference

@@ -7,7 +7,6 @@ encodes it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,6 +28,7 @@ from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.levels import Listed, Optional, Repeated, Shredded, Step, shred, slice_rows
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf, Node, Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 _NO_SLOTS: Final = np.zeros(0, np.int64)
 #: Which child to take at each node that has several.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from resilient_pq.arrow.buffers import (
 )
 from resilient_pq.arrow.c_arrays import LIST_VIEW_KINDS
 from resilient_pq.arrow.types.field import Field
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from resilient_pq.lazy_dataclass import dataclass
 
 Job = TypeVar("Job")
 Item = TypeVar("Item")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.errors import (
@@ -19,6 +18,7 @@ from resilient_pq.errors import (
     WriterFailedError,
 )
 from resilient_pq.io.location import scrubbed
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.report import SCHEMA_VERSION, Outcome, Report
 
 #: The outcome of a file of which there is no report.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from resilient_pq.bulk.file_result import FileError, FileResult
@@ -18,6 +17,7 @@ from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores
 from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import Location
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.damaged_object import SMALL_BYTES, SmallObject
 from resilient_pq.recovery.recover import salvage, salvage_if_sound

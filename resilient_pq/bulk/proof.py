@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from resilient_pq.bulk.file_result import FileError, FileResult
 from resilient_pq.bulk.name_pattern import SUFFIX
@@ -13,7 +13,8 @@ from resilient_pq.errors import FormatError, ObjectChangedError
 from resilient_pq.io import LocalStore, ObjectInfo, ReadStore, Stores
 from resilient_pq.io.resolve import Location
 from resilient_pq.io.substitute_store import SubstituteStore
-from resilient_pq.parity.parity_check import examine_parity
+from resilient_pq.lazy_dataclass import dataclass
+from resilient_pq.parity.healed_store import examine_parity
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.parity.repair import rebuilt_digest
 from resilient_pq.parity.sidecar import Sidecar

@@ -10,7 +10,7 @@ import os
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
 from resilient_pq.bulk.file_result import FileError
@@ -21,6 +21,7 @@ from resilient_pq.io import GrowingStore, ListedObject, LocalStore, ReadStore, S
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.location import scrubbed, shown, without_query
 from resilient_pq.io.resolve import Location
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Files listed around one that may have its schema, at most.
 _MOST_NEAR = 8

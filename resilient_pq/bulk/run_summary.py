@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from resilient_pq.bulk.file_result import FileResult
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.report import SCHEMA_VERSION, Report
 
 #: Files that a summary names, at most.

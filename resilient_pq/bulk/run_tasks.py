@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from resilient_pq.bulk.bounded_jobs import fetch_ahead
@@ -22,6 +22,7 @@ from resilient_pq.io import LocalStore, Stores, WriteStore
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, shown
 from resilient_pq.io.resolve import Location
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.recover_options import RecoverOptions
 
 

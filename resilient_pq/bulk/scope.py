@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,6 +13,7 @@ from resilient_pq.errors import NotFoundError, StoreError, Where
 from resilient_pq.io import ListedObject, ReadStore, Stores, names_of
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.location import Address, is_web, shown, without_query
+from resilient_pq.lazy_dataclass import dataclass
 
 #: An object in its store.
 Place: TypeAlias = tuple[ReadStore, str]

@@ -7,7 +7,7 @@ import time
 from array import array
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Self
 
@@ -27,6 +27,7 @@ from resilient_pq.io import WRITING, LocalStore, MultipartStore, RetryPolicy, St
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import Location
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.sidecar_index import SUFFIX as SIDECAR_SUFFIX
 from resilient_pq.recovery.uploads.open_uploads import Upload, list_uploads
 

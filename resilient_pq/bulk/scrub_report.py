@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.uploads.open_uploads import Upload
 
 

@@ -11,7 +11,7 @@ import typer
 from nanoarrow.ipc import StreamWriter
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.output import report_lines, text_rows
 from resilient_pq.cli.output.output_streams import ByteOutput, write_text
@@ -22,17 +22,8 @@ from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import split_names
 from resilient_pq.errors import OptionError
 
-NAME = "cat"
 #: Rows that become text at one time.
 _BATCH_ROWS = 8192
-EPILOG = epilog(
-    "the rows are printed",
-    "the file is damaged; rows before the damage may be printed already; with --on-damage, all rows that are left",
-    "rpq cat flights.parquet --columns carrier,dep_delay --head 10",
-    "rpq cat s3://bucket/flights/ --where \"dep_delay > 60 and carrier in ('UA', 'B6')\" --format csv > late.csv",
-    "curl -s https://host/day.parquet | rpq cat - --format arrow | python analyse.py",
-    nothing="a file is not a Parquet file",
-)
 
 Columns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="The columns wanted, in this order.")]
 Where = Annotated[
@@ -53,7 +44,15 @@ OnDamageOption = Annotated[
 ]
 
 
-@verb(NAME)
+@verb(
+    "cat",
+    "the rows are printed",
+    "the file is damaged; rows before the damage may be printed already; with --on-damage, all rows that are left",
+    "rpq cat flights.parquet --columns carrier,dep_delay --head 10",
+    "rpq cat s3://bucket/flights/ --where \"dep_delay > 60 and carrier in ('UA', 'B6')\" --format csv > late.csv",
+    "curl -s https://host/day.parquet | rpq cat - --format arrow | python analyse.py",
+    nothing="a file is not a Parquet file",
+)
 async def cat(
     output: Output,
     urls: Sources,
@@ -121,7 +120,7 @@ async def _print(
             records += [text_rows.plain(record) for record in text_rows.records_of(batch)]
         url = urls[0] if len(urls) == 1 else output.url
         rest = {"records": records, "lost": [region.to_json() for region in lost]}
-        output.document(base_document(NAME, "partial" if lost else "read", rows=len(records), url=url, **rest))
+        output.document(base_document(output.verb, "partial" if lost else "read", rows=len(records), url=url, **rest))
     elif form == "parquet":
         async with stdout_as_file(output, STDIN) as path, rpq.create(path, batches) as writer:
             async for batch in batches:

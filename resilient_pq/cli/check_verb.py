@@ -8,7 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Annotated
 
@@ -21,7 +21,6 @@ from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, each_of_many
 from resilient_pq.bulk.name_pattern import split_pattern
 from resilient_pq.bulk.scope import names_pattern
 from resilient_pq.cli import many_verbs as many
-from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.inspect.footer_facts import row_groups_of
@@ -35,11 +34,13 @@ from resilient_pq.errors import OptionError
 from resilient_pq.io.location import is_web, shown, without_query
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL_SUFFIX
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.sidecar_index import SUFFIX as SIDECAR_SUFFIX
 from resilient_pq.shell_commands import command
 
-NAME = "check"
-EPILOG = epilog(
+
+@verb(
+    "check",
     "sound: no byte is damaged, as far as checksums and decoding tell",
     "damaged, or its writer never finished it",
     "rpq check day.parquet",
@@ -48,9 +49,6 @@ EPILOG = epilog(
     "rpq check 's3://bucket/events/**/*.parquet' --resume check.journal --json > check.jsonl",
     nothing="damaged, and no row can be recovered",
 )
-
-
-@verb(NAME)
 async def check(
     output: Output,
     urls: Urls,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
@@ -15,17 +15,15 @@ from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import RowGroupBytes, parse_table, size_option
 from resilient_pq.shell_commands import command
 
-NAME = "compact"
-EPILOG = epilog(
+
+@verb(
+    "compact",
     "every row of the files is in DST once",
     "a file is damaged, or an output is not sound when it is read back; no file was removed",
     "rpq compact flights/ flights-large/ --dry-run",
     "rpq compact 's3://bucket/events/**/*.parquet' s3://bucket/events-large/ --target 1GB --remove-sources",
     nothing="a file is not a Parquet file",
 )
-
-
-@verb(NAME)
 async def compact(
     output: Output,
     src: Annotated[str, typer.Argument(metavar="FOLDER|PATTERN", help="The files: a folder, or a pattern in quotes.")],

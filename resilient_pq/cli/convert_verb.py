@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.output import report_lines, wording
 from resilient_pq.cli.output.verb_output import Output
@@ -15,8 +15,9 @@ from resilient_pq.cli.rows.row_source import stdout_as_file
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import Compression, RowGroupBytes, parse_schema, split_names
 
-NAME = "convert"
-EPILOG = epilog(
+
+@verb(
+    "convert",
     "every row of the file is in the new one",
     "some rows or values are lost, the others were written",
     "rpq convert old.trv new.parquet",
@@ -24,9 +25,6 @@ EPILOG = epilog(
     "rpq convert impala.trv new.parquet --schema @columns.txt",
     nothing="no row can be converted; nothing was written",
 )
-
-
-@verb(NAME)
 async def convert(
     output: Output,
     src: Annotated[str, typer.Argument(metavar="SRC", help="A Trevni file: a path, a URL, or - for stdin.")],

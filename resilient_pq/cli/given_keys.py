@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -20,6 +20,7 @@ import typer
 
 from resilient_pq.errors import KeyMissingError, OptionError
 from resilient_pq.format.crypto.modules import checked_key
+from resilient_pq.lazy_dataclass import dataclass
 
 #: The verbs that write encrypted files, and all that take keys.
 ENCRYPTING: Final = frozenset({"write", "resume", "convert"})

@@ -29,9 +29,9 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "cat": ("cat_verb", "Print rows as JSON lines, CSV, Arrow or Parquet."),
     "head": ("rows.head_verb", "Show the first rows as a table."),
     "tail": ("rows.tail_verb", "Print the last rows, and with -f those that are still to come."),
-    "schema": ("rows.schema_verb", "Print the schema, as Parquet writes it."),
-    "count": ("rows.count_verb", "Print the number of rows."),
-    "stats": ("rows.stats_verb", "Show type, nulls, bounds, encodings and size of each column."),
+    "schema": ("rows.footer_verbs", "Print the schema, as Parquet writes it."),
+    "count": ("rows.footer_verbs", "Print the number of rows."),
+    "stats": ("rows.footer_verbs", "Show type, nulls, bounds, encodings and size of each column."),
     "diff": ("rows.diff_verb", "Compare two files: schema, metadata, number of rows, values."),
     "inspect": ("inspect.inspect_verb", "Show what a file is made of."),
     "check": ("check_verb", "Find damage, and print what to run next."),
@@ -42,14 +42,14 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "scrub": ("parity.scrub_verb", "Prove that objects are as they were, within a budget."),
     "compact": ("compact_verb", "Merge many Parquet files into few."),
     "metadata": ("metadata_verb", "Write the summary of a folder of Parquet files."),
-    "uploads list": ("uploads.listing", "List uploads that were left open, oldest first."),
-    "uploads complete": ("uploads.complete", "Turn an upload that was left open into an object."),
-    "uploads show": ("uploads.show", "Show what completing or resuming would find."),
-    "uploads abort": ("uploads.abort", "Abort uploads that were left open; their bytes are deleted."),
+    "uploads list": ("uploads.upload_verbs", "List uploads that were left open, oldest first."),
+    "uploads complete": ("uploads.upload_verbs", "Turn an upload that was left open into an object."),
+    "uploads show": ("uploads.upload_verbs", "Show what completing or resuming would find."),
+    "uploads abort": ("uploads.upload_verbs", "Abort uploads that were left open; their bytes are deleted."),
     "demo": ("demo.demo_verb", "Write, kill the writer half-way, recover, compare."),
 }
 #: The names of verbs before.
-_BEFORE: Final = {"uploads resume-info": "uploads.show"}
+_BEFORE: Final = {"uploads resume-info": "uploads.upload_verbs"}
 
 _SETTINGS: dict[str, Any] = {
     "add_completion": True,
@@ -136,9 +136,9 @@ def rpq(
 def _command(verb: str) -> Any:
     """The command of a verb, called by its last word: its function is named as all of them."""
     module = import_module(f"resilient_pq.cli.{VERBS[verb][0] if verb in VERBS else _BEFORE[verb]}")
-    function: Callable[..., int] = getattr(module, verb.replace(" ", "_").replace("-", "_"))
+    function = getattr(module, verb.replace(" ", "_").replace("-", "_"))
     program = typer.Typer(**{**_SETTINGS, "add_completion": False})
-    program.command(verb.rsplit(maxsplit=1)[-1], epilog=module.EPILOG)(function)
+    program.command(verb.rsplit(maxsplit=1)[-1], epilog=function.epilog)(function)
     return typer.main.get_command(program)
 
 

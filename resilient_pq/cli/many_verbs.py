@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +21,7 @@ from resilient_pq.cli.shared_options import Storage
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import Stores
 from resilient_pq.io.location import shown
+from resilient_pq.lazy_dataclass import dataclass
 
 Urls = Annotated[
     list[str],

@@ -7,23 +7,21 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.shell_commands import command
 
-NAME = "metadata"
-EPILOG = epilog(
+
+@verb(
+    "metadata",
     "the summary is written",
     "the footer of a file is missing or damaged; nothing was written",
     "rpq metadata flights",
     "rpq metadata s3://bucket/flights --overwrite --endpoint-url http://localhost:8333",
     nothing="one of them is not a Parquet file",
 )
-
-
-@verb(NAME)
 async def metadata(
     output: Output,
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder: a path or a URL.")],

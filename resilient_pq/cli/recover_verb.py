@@ -11,7 +11,7 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli import many_verbs as many
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.input.stdin_copy import stdin_as_file
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
@@ -25,19 +25,6 @@ from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.io.location import shown
 from resilient_pq.recovery.ledger.html_page import save_html
 from resilient_pq.shell_commands import command
-
-NAME = "recover"
-EPILOG = epilog(
-    "the end of the file is proven, and every row before it was kept",
-    "some rows were kept, others are lost",
-    "rpq recover day.parquet.partial day.parquet",
-    "rpq recover damaged.parquet replica.parquet saved.parquet",
-    "rpq recover no-footer.parquet saved.parquet --schema-from sibling.parquet",
-    "rpq recover damaged.parquet saved.parquet --on-damage null --html report.html",
-    "rpq recover s3://bucket/events/ s3://bucket/saved/ --only-damaged --resume recover.journal",
-    nothing="no row can be kept; nothing was written",
-)
-
 
 Paths = Annotated[
     list[str],
@@ -94,7 +81,18 @@ Html = Annotated[
 OnlyDamaged = Annotated[bool, typer.Option("--only-damaged", help="(multiple files) Do not copy sound files.")]
 
 
-@verb(NAME, about=lambda given: given["paths"][:-1])
+@verb(
+    "recover",
+    "the end of the file is proven, and every row before it was kept",
+    "some rows were kept, others are lost",
+    "rpq recover day.parquet.partial day.parquet",
+    "rpq recover damaged.parquet replica.parquet saved.parquet",
+    "rpq recover no-footer.parquet saved.parquet --schema-from sibling.parquet",
+    "rpq recover damaged.parquet saved.parquet --on-damage null --html report.html",
+    "rpq recover s3://bucket/events/ s3://bucket/saved/ --only-damaged --resume recover.journal",
+    nothing="no row can be kept; nothing was written",
+    about=lambda given: given["paths"][:-1],
+)
 async def recover(
     output: Output,
     paths: Paths,

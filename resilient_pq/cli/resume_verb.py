@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.input.input_rows import open_rows
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
@@ -28,17 +27,16 @@ from resilient_pq.cli.write_verb import (
 from resilient_pq.errors import OptionError
 from resilient_pq.writer.write_options import EncoderOptions
 
-NAME = "resume"
-EPILOG = epilog(
+
+@verb(
+    "resume",
     "the file is complete",
     "the input is damaged, or what was left of the file is; no file was published",
     "rpq resume flights.csv flights.parquet --skip-stored",
     "tail -n +1000001 events.jsonl | rpq resume - s3://bucket/events.parquet --append-all",
     nothing="the input is named like a Parquet file, but is not one",
+    about=lambda given: given["dst"],
 )
-
-
-@verb(NAME, about=lambda given: given["dst"])
 @takes_write_options(before="upload_id")
 async def resume(
     output: Output,

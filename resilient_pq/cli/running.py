@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 import typer
 
 from resilient_pq.bulk.file_result import exit_code_of
-from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.given_keys import ENCRYPTING, OPENING, SEALING, WITH_KEYS, given_keys
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
 from resilient_pq.cli.output.output_streams import OutputClosedError
@@ -35,9 +35,17 @@ _SHARED = {
 
 
 def verb(
-    name: str, about: Callable[..., Sequence[str]] | None = None
+    name: str,
+    sound: str,
+    damage: str | None,
+    *examples: str,
+    nothing: str | None = None,
+    about: Callable[..., Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., Coroutine[Any, Any, int]]], Callable[..., int]]:
-    """Make a command of an async function of an `Output` and options; `about` gives the URLs in them, not the first."""
+    """Make a command of an async function of an `Output` and options; its help ends as `epilog` says.
+
+    `about` gives the URLs in the options, where they are not the first.
+    """
 
     def add_options(function: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
         types = get_type_hints(function, include_extras=True)
@@ -59,6 +67,7 @@ def verb(
         del run.__wrapped__  # inspect would read the signature of the function
         run.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.epilog = epilog(sound, damage, *examples, nothing=nothing)  # type: ignore[attr-defined]
         return run
 
     return add_options

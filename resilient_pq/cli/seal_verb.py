@@ -8,23 +8,20 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.bulk.run_listing import names_many
-from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.output import report_lines
 from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 
-NAME = "seal"
-EPILOG = epilog(
+
+@verb(
+    "seal",
     "the copy is written; a file that is sealed already was copied as it is",
     None,
     "rpq seal pandas.parquet sealed.parquet",
     "rpq seal s3://bucket/day.parquet s3://bucket/sealed/day.parquet --endpoint-url http://localhost:8333",
     nothing="SRC is not a Parquet file",
 )
-
-
-@verb(NAME)
 async def seal(
     output: Output,
     src: Annotated[str, typer.Argument(metavar="SRC", help="A sound Parquet file of any writer: a path or a URL.")],

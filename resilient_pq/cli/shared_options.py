@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from resilient_pq.cli.given_keys import NO_KEYS, WITH_KEYS, GivenKeys
 from resilient_pq.errors import OptionError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import scrubbed
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.report import Report
 from resilient_pq.tables.delta_lake import DeltaTable
 from resilient_pq.tables.iceberg import IcebergTable

@@ -17,7 +17,7 @@ from resilient_pq.arrow.batch_sources import BatchSource
 from resilient_pq.arrow.batch_sources import open_source as open_batches
 from resilient_pq.arrow.types.arrow_schema import schema_to_arrow
 from resilient_pq.arrow.types.field import Field
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.input.input_rows import BLOCK_BYTES, InputRows, open_rows
 from resilient_pq.cli.input.input_stream import STDIN
 from resilient_pq.cli.input.text_parser import TextOptions
@@ -43,18 +43,8 @@ from resilient_pq.writer.write_options import EncoderOptions
 
 OpenSource = Callable[..., AbstractAsyncContextManager[InputRows]]
 
-NAME = "write"
 #: A name that ends so is that of a file, and no data set is made of it.
 _OF_FILE = (".parquet", ".pq")
-EPILOG = epilog(
-    "the file is written",
-    "the input is damaged; no file was published",
-    "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
-    "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
-    "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
-    "rpq write monday.csv s3://bucket/week.parquet --append",
-    nothing="the input is named like a Parquet file, but is not one",
-)
 
 Src = Annotated[
     str,
@@ -126,7 +116,17 @@ Null = Annotated[
 NoHeader = Annotated[bool, typer.Option("--no-header", help="CSV: the first row has values; columns are f0, f1, ...")]
 
 
-@verb(NAME, about=lambda given: given["dst"])
+@verb(
+    "write",
+    "the file is written",
+    "the input is damaged; no file was published",
+    "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
+    "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
+    "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
+    "rpq write monday.csv s3://bucket/week.parquet --append",
+    nothing="the input is named like a Parquet file, but is not one",
+    about=lambda given: given["dst"],
+)
 @takes_write_options(before="mode")
 async def write(
     output: Output,

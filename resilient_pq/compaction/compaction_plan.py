@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any, Final, Self
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE
 from resilient_pq.format.sorting import SortingColumn
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Row groups of an output, at most: a footer of more is slow to read.
 _MOST_ROW_GROUPS: Final = 4_096

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import compress
 from typing import Any
 
@@ -41,6 +41,7 @@ from resilient_pq.io import (
     SinkOptions,
     WriteStore,
 )
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Outcome
 from resilient_pq.tables.committer import PublishedFile, commit_rewrite

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from resilient_pq.compaction.compaction_plan import CompactionPlan
 from resilient_pq.errors import AlreadyExistsError, FormatError, RecoveryError, Where
 from resilient_pq.io import WriteStore
+from resilient_pq.lazy_dataclass import dataclass
 
 #: The folder of the plans, which readers of the data pass over.
 _FOLDER: Final = "_compact"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -27,12 +27,12 @@ from resilient_pq.format.sorting import SortingColumn, is_sorted, rows_in_order
 from resilient_pq.io import ObjectInfo, ReadStore
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.transfer.fetch import fetch
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.report import recovered_name
-from resilient_pq.recovery.rewrite.copied_chunk import Derived, copied_chunk
-from resilient_pq.recovery.rewrite.row_group_rewrite import options_like
+from resilient_pq.recovery.rewrite.row_group_rewrite import Derived, copied_chunk, options_like
 from resilient_pq.shell_commands import in_shell
 from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import sorting_columns

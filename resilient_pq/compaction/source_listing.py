@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.types.field import Field
@@ -24,6 +24,7 @@ from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.format.sorting import sorting_columns_of
 from resilient_pq.io import FetchCounters, LocalStore, Stores, WriteStore
 from resilient_pq.io.location import fingerprint
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.parity.sidecar import sidecar_key
 from resilient_pq.reader.data_file import METADATA_NAME

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page
 from resilient_pq.format.physical_values import LeafData
+from resilient_pq.lazy_dataclass import dataclass
 
 #: How reasons of losses begin that `keep_unplaced` asks for.
 UNPROVEN_PLACE: Final = "nothing proves its place"

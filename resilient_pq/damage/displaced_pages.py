@@ -49,7 +49,8 @@ def _open_ends(left: SalvagedChunk) -> Iterator[tuple[ByteRange, int]]:
     if left.pages and left.pages[0].page is None:
         yield ByteRange(max(place.start - most, 0), place.start + most), place.start
     if left.pages and (left.pages[-1].page is None or left.pages[-1].end != place.end):
-        yield ByteRange(max(left.pages[-1].offset, place.end - _MOST), place.end + most), place.end
+        start = min(left.pages[-1].offset, place.end)  # it may be said to lie behind its chunk
+        yield ByteRange(max(start, place.end - _MOST), place.end + most), place.end
 
 
 def _is_across(data: memoryview, border: int) -> bool:
@@ -100,22 +101,21 @@ def without_displaced(
     chunks: Sequence[SalvagedChunk | None], *, keep_unplaced: bool = False
 ) -> list[SalvagedChunk | None]:
     """The chunks, without pages whose place only their own bytes show; `keep_unplaced` marks these instead."""
-    return [left if left is None or _is_proven(left) else _doubted(left, keep_unplaced) for left in chunks]
-
-
-def _doubted(left: SalvagedChunk, keep_unplaced: bool) -> SalvagedChunk:
-    """A chunk with all of its pages lost, or marked as unplaced."""
-    if keep_unplaced:
-        return replace(left, pages=tuple(replace(fate, unplaced=fate.page is not None) for fate in left.pages))
-    return without_pages(left, _DISPLACED)
+    kept: list[SalvagedChunk | None] = []
+    for left in chunks:
+        # The place may be known otherwise, or all of it was taken from elsewhere.
+        whole = () if left is None else (fate for fate in left.pages if fate.page is not None)
+        if left is None or not is_adrift(left.chunk) or all(fate.placed or fate.reading for fate in whole):
+            kept.append(left)
+        elif keep_unplaced:
+            pages = tuple(replace(fate, unplaced=fate.page is not None) for fate in left.pages)
+            kept.append(replace(left, pages=pages))
+        else:
+            kept.append(without_pages(left, _DISPLACED))
+    return kept
 
 
 def without_pages(left: SalvagedChunk, reason: str) -> SalvagedChunk:
     """A chunk with all of its pages lost."""
     fates = (fate if fate.page is None else fate.lost(reason) for fate in left.pages)
     return replace(left, pages=tuple(fates), runs=())
-
-
-def _is_proven(left: SalvagedChunk) -> bool:
-    """Whether its place is known otherwise, or all of it was taken from elsewhere."""
-    return not is_adrift(left.chunk) or all(fate.placed or fate.reading for fate in left.pages if fate.page is not None)

@@ -21,15 +21,13 @@ from resilient_pq.errors import EncodingError, FormatError
 from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.compression import codecs
 from resilient_pq.format.crypto.page_view import padded
-from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for, rle
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, LEVEL_ENCODINGS, encoding_for, rle
 from resilient_pq.format.file_metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageHeader, PageType, Type
 from resilient_pq.format.pages.page import DataPage, EncodedLevels, Page, open_data_page, read_header
 from resilient_pq.format.physical_values import fixed_width, room_for
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf, Primitive
 
-#: The encodings that writers name for levels that a column does not have.
-_LEVEL_ENCODINGS: Final = (Encoding.RLE, Encoding.BIT_PACKED)
 _DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
 
 
@@ -40,7 +38,12 @@ def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], qu
         if page.header.type == PageType.DICTIONARY_PAGE:
             _check_dictionary(page, leaf.node, codec, encodings)
         elif page.data_header is not None:
-            _check_header(page, page.data_header, leaf, encodings)
+            if isinstance(page.data_header, DataPageHeader):
+                _check_header_v1(page.data_header, leaf)
+            else:
+                _check_header_v2(page, page.data_header, leaf)
+            if page.data_header.encoding not in encodings:
+                raise FormatError("its header names encodings that the chunk does not have")
             _check_data(page, open_data_page(page, leaf, codec, quirks), leaf)
         else:
             raise FormatError("its header says that it is a page of another kind than any that writers make")
@@ -83,20 +86,10 @@ def _check_dictionary(page: Page, node: Primitive, codec: int, encodings: Sequen
     _check_values(Encoding.PLAIN, node, body, header.num_values)
 
 
-def _check_header(page: Page, header: DataPageHeader | DataPageHeaderV2, leaf: Leaf, encodings: Sequence[int]) -> None:
-    """Compare the fields of a header, except counts, with its chunk and with each other."""
-    if isinstance(header, DataPageHeader):
-        _check_header_v1(header, leaf)
-    else:
-        _check_header_v2(page, header, leaf)
-    if header.encoding not in encodings:
-        raise FormatError("its header names encodings that the chunk does not have")
-
-
 def _check_header_v1(header: DataPageHeader, leaf: Leaf) -> None:
     needless = [header.repetition_level_encoding] if not leaf.max_repetition_level else []
     needless += [header.definition_level_encoding] if not leaf.max_definition_level else []
-    if any(encoding not in _LEVEL_ENCODINGS for encoding in needless):
+    if any(encoding not in LEVEL_ENCODINGS for encoding in needless):
         raise FormatError("its header names encodings that no levels have")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from resilient_pq.damage.chunk_salvage import PageFate
 from resilient_pq.damage.on_damage import Mask, RowChoice
 from resilient_pq.errors import Where
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 
 
 class Damage(StrEnum):

@@ -7,7 +7,6 @@ or where those that lost it may be null, and then they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.pages.row_selection import null_rows
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf, Node, Primitive, Selection
+from resilient_pq.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from resilient_pq.damage.chunk_salvage import RowRun

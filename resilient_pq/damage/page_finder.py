@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self
 
 from resilient_pq.checksum import combine, crc32, signed, unsigned
@@ -17,6 +17,7 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import Page, read_header
 from resilient_pq.format.pages.stored_pages import ends_stored
+from resilient_pq.lazy_dataclass import dataclass
 
 _PAGE_TYPES: Final = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2, PageType.DICTIONARY_PAGE, PageType.INDEX_PAGE)
 _HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.errors import ThriftError
 from resilient_pq.format.file_metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageHeader, PageType
 from resilient_pq.format.pages.page import read_header
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import KiB, MiB
 
 _VALUE_ENCODINGS: Final = frozenset(Encoding) - {Encoding.BIT_PACKED}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32, unsigned
@@ -14,6 +14,7 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.pages.page_sums import PageSum, PageSums, needs_hashes
 from resilient_pq.format.resilience_records import HEADER_SIZE, ChunkCopies, RecordKind, RowGroupRecord, parse_header
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

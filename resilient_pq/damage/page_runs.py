@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from resilient_pq.damage.chunk_salvage import MISPLACED, PageFate, RepairSource, RowRun
 from resilient_pq.damage.exact_page import check_narrow_indices
+from resilient_pq.damage.page_statistics import check_page_statistics
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format.file_metadata import Encoding
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.pages.chunk_decoder import decode_chunk
 from resilient_pq.format.pages.chunk_read import ChunkRead
-from resilient_pq.format.pages.page import Page
 from resilient_pq.format.pages.row_selection import from_first_row, leaf_data
 from resilient_pq.format.physical_values import LeafData
 
@@ -65,7 +65,10 @@ class PageRuns:
                         self.is_misplaced = True
                         self.fates = [fate if fate.page is None else fate.lost(MISPLACED) for fate in self.fates]
                         return []
-                    self.fates = [replace(fate, unplaced=_lacks_proof(fate)) for fate in self.fates]
+                    self.fates = [
+                        replace(fate, unplaced=fate.unplaced or (fate.page is not None and not fate.placed))
+                        for fate in self.fates
+                    ]
                 waiting.extendleft(reversed(list(_whole_runs(self.fates, first, end))))
         return runs
 
@@ -73,8 +76,9 @@ class PageRuns:
         """Whether pages that do not decode are as they were written, so that all pages lie in a wrong place."""
         lost = [fate for fate in self._given[first:end] if fate.checksummed and fate not in self.fates]
         if isinstance(error, UnsupportedError):  # an encoding to come, or one that is not for the type of the column
-            lost = [fate for fate in lost if fate.page is not None and _has_known_encoding(fate.page)]
-            return self._adrift and self._bounded and bool(lost)
+            headers = [fate.page.data_header for fate in lost if fate.page is not None]
+            known = any(header is None or header.encoding in list(Encoding) for header in headers)
+            return self._adrift and self._bounded and known
         return self._adrift and bool(lost)
 
     def _find_damaged(self, first: int, end: int, reason: str) -> None:
@@ -102,9 +106,11 @@ class PageRuns:
         used = [*self._dictionary, *fates]
         pages = [fate.page for fate in used if fate.page is not None]
         num_rows = sum(fate.num_rows or 0 for fate in fates)
+        dictionary = self._dictionary[0].page if self._dictionary else None
         for fate in filter(_is_unproven, fates):
             assert fate.page is not None
             check_narrow_indices(fate.page, chunk.leaf, chunk.metadata.codec, chunk.quirks)
+            check_page_statistics(fate.page, chunk.leaf, chunk.metadata.codec, dictionary, chunk.quirks)
         column = decode_chunk(chunk.leaf, chunk.metadata.codec, pages, num_rows, chunk.quirks)
         levels = column.repetition_levels
         self.begins_within |= levels is not None and len(levels) > 0 and bool(levels[0])
@@ -137,15 +143,6 @@ def _whole_runs(fates: Sequence[PageFate], start: int, stop: int) -> Iterator[tu
         yield first, stop
 
 
-def _has_known_encoding(page: Page) -> bool:
-    return page.data_header is None or page.data_header.encoding in list(Encoding)
-
-
 def _is_unproven(fate: PageFate) -> bool:
     """Whether a page is kept though no checksum that was written with it holds."""
     return fate.page is not None and (not fate.checksummed or fate.repair is RepairSource.BIT_REPAIR)
-
-
-def _lacks_proof(fate: PageFate) -> bool:
-    """Whether a page is kept though nothing proves its place."""
-    return fate.unplaced or (fate.page is not None and not fate.placed)

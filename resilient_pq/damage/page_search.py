@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -33,6 +32,7 @@ from resilient_pq.format.file_metadata import (
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.pages.page import Page
 from resilient_pq.format.resilience_records import RECORD_MAGIC
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 #: Type, sizes, a CRC32 perhaps, and the first field of what the type has for a header. 61,747 pages of eleven

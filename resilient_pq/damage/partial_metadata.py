@@ -8,7 +8,7 @@ named in full.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from resilient_pq.format.file_metadata import (
     RowGroup,
     SchemaElement,
 )
+from resilient_pq.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -141,14 +141,12 @@ def _require_dictionary(fates: Sequence[PageFate]) -> list[PageFate]:
     """The fates, with pages lost whose values are indexes into a dictionary that is lost."""
     if any(fate.is_dictionary and fate.page is not None for fate in fates):
         return list(fates)
-    return [
-        fate.lost("its dictionary page is lost") if fate.page is not None and _needs_dictionary(fate.page) else fate
-        for fate in fates
-    ]
-
-
-def _needs_dictionary(page: Page) -> bool:
-    return page.data_header is not None and page.data_header.encoding in DICTIONARY_ENCODINGS
+    judged = list(fates)
+    for i, fate in enumerate(fates):
+        header = None if fate.page is None else fate.page.data_header
+        if header is not None and header.encoding in DICTIONARY_ENCODINGS:
+            judged[i] = fate.lost("its dictionary page is lost")
+    return judged
 
 
 def _is_row_aligned(chunk: ChunkRead, fates: Sequence[PageFate], hints: PageHints | None) -> bool:

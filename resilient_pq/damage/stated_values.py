@@ -7,7 +7,6 @@ contradict the values, one of both was changed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
@@ -18,6 +17,7 @@ from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, chunk_s
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.physical_values import LeafData
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

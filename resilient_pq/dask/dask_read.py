@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -31,6 +31,7 @@ from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
 from resilient_pq.errors import ResilientPQError, SchemaError
 from resilient_pq.io import RetryPolicy, resolve, with_retry
 from resilient_pq.io.location import scrubbed
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.loop_portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.reader.read_options import ReadOptions, ReadSettings

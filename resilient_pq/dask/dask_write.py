@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self, Unpack
@@ -26,6 +26,7 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import WRITING, LocalStore, RetryPolicy, WriteStore, resolve, with_retry
 from resilient_pq.io.location import shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.loop_portal import portal
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 from resilient_pq.tables.committer import PublishedFile, commit_rewrite, fit_to_table

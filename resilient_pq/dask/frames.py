@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 import dask
@@ -22,6 +22,7 @@ from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.indexes.trusted_bounds import chunk_statistics
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.file import File
 
 #: Whose types nullable columns have: NumPy's, pandas' own, or Arrow's.

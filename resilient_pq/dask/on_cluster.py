@@ -13,7 +13,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from distributed import Client, Event, Future, KilledWorker
@@ -29,6 +29,7 @@ from resilient_pq.io import LocalStore, MultipartStore, Stores
 from resilient_pq.io.location import scrubbed, shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
 from resilient_pq.io.stored_object import ListedObject
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 #: Tasks under way for each thread of a worker: one that runs, and one that is there when it ends.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from resilient_pq.bulk.file_result import FileError, FileResult
@@ -21,6 +21,7 @@ from resilient_pq.dask.workers import is_set, set_event
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import READING, WRITING, Stores
 from resilient_pq.io.location import shown
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.loop_portal import portal
 from resilient_pq.recovery.recover_options import RecoverOptions
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -22,6 +22,7 @@ from resilient_pq.dask.workers import is_set
 from resilient_pq.errors import AlreadyExistsError, SchemaError, Where
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import WRITING, FetchCounters, WriteStore, resolve
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.loop_portal import portal
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.writer.creation import new_file

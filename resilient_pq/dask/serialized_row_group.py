@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -19,6 +19,7 @@ from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGrou
 from resilient_pq.format.footer import Footer, key_values
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import FetchCounters, LocalStore, ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.file import File

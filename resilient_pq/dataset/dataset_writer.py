@@ -186,7 +186,7 @@ class DatasetWriter(WriterLifecycle):
             await self._committer.begin(place.partition, place.sequence)
         writer = await self._begin_file(place, self._partitioning.files)
         seconds = self._settings.roll.seconds
-        partition.file = OpenFile(writer, place, None if seconds is None else sink_state.now() + seconds)
+        partition.file = OpenFile(writer, None if seconds is None else sink_state.now() + seconds)
         self._open[partition.name] = partition
         if seconds is not None:
             self._opened.set()
@@ -239,23 +239,14 @@ class DatasetWriter(WriterLifecycle):
         self._note_published(partition)
 
     def _note_published(self, partition: Partition) -> None:
-        file = partition.open_file
-        writer, place = file.writer, file.place
-        self._files.append(
-            DatasetFile(
-                writer.url,
-                place.partition,
-                place.sequence,
-                place.first_row,
-                writer.num_rows,
-                writer.num_bytes,
-            )
-        )
+        file, name, first_row = partition.open_file, partition.name, partition.num_rows_before
+        num_rows, size = file.writer.num_rows, file.writer.num_bytes
+        self._files.append(DatasetFile(file.writer.url, name, partition.sequence, first_row, num_rows, size))
         if file.bytes_taken:
-            self._share = _share(writer.num_bytes, file.bytes_taken)
+            self._share = _share(size, file.bytes_taken)
         if self._committer is not None:
-            self._committer.publish(place.partition, place.sequence)
-        partition.num_rows_before += writer.num_rows
+            self._committer.publish(name, partition.sequence)
+        partition.num_rows_before += num_rows
         partition.sequence += 1
         partition.file = None
         del self._open[partition.name]

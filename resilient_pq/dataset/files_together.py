@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.flat_columns import FlatChunks
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format.quirks import Quirks
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import ONE_HOP_BYTES
 from resilient_pq.reader.contents import row_group_sizes
 from resilient_pq.reader.decoder import RowGroupArrays
@@ -97,7 +96,7 @@ def _decoded(flat: FlatChunks, files: Sequence[_AtHand], count: int) -> Iterator
 
 def _at_hand(position: int, file: File, leaves: NDArray[np.int64]) -> _AtHand | None:
     """A file all of which is at hand; None where it is not, or where its footer does not say it all of its chunks."""
-    data = None if file._closed else file.objects.at_hand(ByteRange(0, file.info.size))
+    data = None if file._closed else file.objects.at_hand(0, file.info.size)
     if data is None:
         return None
     sizes = row_group_sizes(file.contents.metadata)

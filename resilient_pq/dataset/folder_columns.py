@@ -6,7 +6,6 @@ import copy
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from resilient_pq.arrow.leaf_arrays import leaf_array
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import SchemaError, Where
 from resilient_pq.format.pages.row_selection import leaf_column, take_rows
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.filter.filters import alternatives_of, filter_of
 from resilient_pq.reader.read_plan import Filters

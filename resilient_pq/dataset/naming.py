@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.footer import DATASET_KEY
 from resilient_pq.io.upload.epoch import named_by_epoch
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Behind the name of a local file that is not complete.
 _PARTIAL: Final = ".partial"
@@ -64,6 +64,7 @@ class NamedFile:
     partition: str  # as of `FilePlace`
     sequence: int  # as of `FilePlace`
     partial: bool = False  # whether it is a local file that is not complete
+    upload_id: str | None = None  # of an upload that is open
 
 
 @dataclass(frozen=True, slots=True)

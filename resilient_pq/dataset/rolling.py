@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.writer.option_checks import seconds, whole_number
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
@@ -17,6 +17,7 @@ from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import FetchOptions
 from resilient_pq.io.cancellation import in_one_hop
 from resilient_pq.io.local_store import LocalStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import ONE_HOP_BYTES
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.file import File

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 from resilient_pq.arrow.batch_ingest import Ingest
@@ -21,6 +21,7 @@ from resilient_pq.dataset.unfinished_files import DatasetFolder, complete_unfini
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.resolve import Opening, reach
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.tables.committer import Committer, SinkPlace
 from resilient_pq.tables.file_table import TableSettings, check_table
 from resilient_pq.writer.creation import new_file, sink_options_of

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from resilient_pq.dataset.naming import FilePlace, NamedFile
+from resilient_pq.dataset.naming import NamedFile
 from resilient_pq.dataset.rolling import Roll
 from resilient_pq.io import StoredState
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.tables.partition_key import PartitionKey
 from resilient_pq.writer.dictionary_use import KnownChoices
 from resilient_pq.writer.file_writer import Writer
@@ -89,7 +90,6 @@ class OpenFile:
     """A file that is being written."""
 
     writer: Writer  # writes it
-    place: FilePlace  # where it stands in the data set
     due: float | None  # when it is to be published though it is not full
     bytes_taken: int = 0  # bytes in memory of all its rows
 

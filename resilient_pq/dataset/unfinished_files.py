@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.dataset.naming import FilePlace, NamedFile, Naming
@@ -35,6 +35,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.upload.lease import taken_over, told_of_loss
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.opening import open, read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES
@@ -78,12 +79,12 @@ class DatasetFolder:
         names = await self.store.list_names(self.key)
         named = [found for name in names if (found := self._understood(name))]
         complete = [found for found in named if not found.partial]
-        unfinished += [Unfinished(found) for found in named if found.partial and isinstance(self.store, LocalStore)]
+        unfinished += [found for found in named if found.partial and isinstance(self.store, LocalStore)]
         with located(Where(key=self.url)):
             epochs = [found for name in names if (found := self.naming.of_epoch(name))]
         return FoundFiles(complete, unfinished, epochs if isinstance(self.store, MultipartStore) else [])
 
-    async def _uploads(self) -> list[Unfinished]:
+    async def _uploads(self) -> list[NamedFile]:
         if not isinstance(self.store, MultipartStore) or not self.store.capabilities.list_parts:
             return []
         prefix = folder_prefix(self.key)
@@ -91,7 +92,7 @@ class DatasetFolder:
             (self._understood(upload.key.removeprefix(prefix)), upload)
             for upload in await self.store.list_uploads(prefix)
         ]
-        return [Unfinished(found, upload.upload_id) for found, upload in named if found]
+        return [replace(found, upload_id=upload.upload_id) for found, upload in named if found]
 
     def _understood(self, name: str) -> NamedFile | None:
         with located(Where(key=self.url)):
@@ -99,19 +100,11 @@ class DatasetFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A file that a sink did not finish: a ``NAME.partial``, or an upload that is open."""
-
-    file: NamedFile  # its name
-    upload_id: str | None = None  # the upload; None for a local file
-
-
-@dataclass(frozen=True, slots=True)
 class FoundFiles:
     """What lies in the folder of one sink."""
 
     complete: Sequence[NamedFile]  # files
-    unfinished: Sequence[Unfinished]  # those that it did not finish
+    unfinished: Sequence[NamedFile]  # those that it did not finish: each ``NAME.partial``, or an upload
     #: Those that have an epoch object: their uploads were open a moment ago, or their sink was killed.
     epochs: Sequence[NamedFile]
 
@@ -121,7 +114,7 @@ async def refuse_existing(folder: DatasetFolder) -> None:
     if not folder.store.capabilities.list_names:
         return  # each file is refused where one of its name exists
     there = await folder.found()
-    for found in (*there.complete, *(each.file for each in there.unfinished), *there.epochs):
+    for found in (*there.complete, *there.unfinished, *there.epochs):
         raise AlreadyExistsError(
             f"the data set has files of the name {folder.naming.name!r} already",
             where=Where(key=folder.store.url_of(folder.key_of(found.relative))),
@@ -141,8 +134,8 @@ async def complete_unfinished(folder: DatasetFolder) -> Begun:
     newest = {found.partition: found for found in sorted(there.complete, key=lambda each: each.sequence)}
     unfinished = await _without_conflicts(folder, newest, there.unfinished)
     held = {epoch.relative: lease for epoch, lease in zip(epochs, leases, strict=True)}
-    done = await side_by_side(unfinished, lambda each: _complete(folder, each, held.get(each.file.relative)))
-    ended = [each.file for each, kept in zip(unfinished, done, strict=True) if kept]
+    done = await side_by_side(unfinished, lambda each: _complete(folder, each, held.get(each.relative)))
+    ended = [each for each, kept in zip(unfinished, done, strict=True) if kept]
     newest |= {found.partition: found for found in ended}
     choices = KnownChoices()
     files = await side_by_side(newest.values(), lambda each: _read(folder, each, choices))
@@ -164,27 +157,27 @@ async def _taken(folder: DatasetFolder, file: NamedFile) -> Lease | None:
 
 
 async def _without_conflicts(
-    folder: DatasetFolder, newest: Mapping[str, NamedFile], unfinished: Sequence[Unfinished]
-) -> list[Unfinished]:
+    folder: DatasetFolder, newest: Mapping[str, NamedFile], unfinished: Sequence[NamedFile]
+) -> list[NamedFile]:
     """Those that are completed: of each partition one at most, behind all its files."""
-    by_partition: defaultdict[str, list[Unfinished]] = defaultdict(list)
+    by_partition: defaultdict[str, list[NamedFile]] = defaultdict(list)
     for each in unfinished:
-        by_partition[each.file.partition].append(each)
+        by_partition[each.partition].append(each)
     kept = []
     for partition, left in by_partition.items():
         last = newest[partition].sequence if partition in newest else -1
         used = left
-        if len(left) > 1 or left[0].file.sequence <= last:
+        if len(left) > 1 or left[0].sequence <= last:
             used = [each for each in left if not await _was_empty(folder, each)]
-        if len(used) > 1 or (used and used[0].file.sequence <= last):
+        if len(used) > 1 or (used and used[0].sequence <= last):
             raise _two_sinks(folder, used[0])
         kept += used
     return kept
 
 
-async def _was_empty(folder: DatasetFolder, unfinished: Unfinished) -> bool:
+async def _was_empty(folder: DatasetFolder, unfinished: NamedFile) -> bool:
     """Whether nothing was left after all: an upload without a checkpoint is aborted, a second name removed."""
-    store, key = folder.store, folder.key_of(unfinished.file.relative)
+    store, key = folder.store, folder.key_of(unfinished.relative)
     try:
         if isinstance(store, LocalStore):
             sink = await store.reopen(key)
@@ -196,8 +189,8 @@ async def _was_empty(folder: DatasetFolder, unfinished: Unfinished) -> bool:
         return True
 
 
-def _two_sinks(folder: DatasetFolder, unfinished: Unfinished) -> RecoveryError:
-    url = folder.store.url_of(folder.key_of(unfinished.file.relative))
+def _two_sinks(folder: DatasetFolder, unfinished: NamedFile) -> RecoveryError:
+    url = folder.store.url_of(folder.key_of(unfinished.relative))
     what = f"{url}.partial" if unfinished.upload_id is None else f"the upload {unfinished.upload_id}"
     return RecoveryError(
         f"two sinks of the name {folder.naming.name!r} have written: {what} holds rows of a file that is there already,"
@@ -207,9 +200,9 @@ def _two_sinks(folder: DatasetFolder, unfinished: Unfinished) -> RecoveryError:
     )
 
 
-async def _complete(folder: DatasetFolder, unfinished: Unfinished, lease: Lease | None) -> bool:
+async def _complete(folder: DatasetFolder, unfinished: NamedFile, lease: Lease | None) -> bool:
     """Make a finished file of it; False where no row of it was stored, and nothing is left of it then."""
-    store, key = folder.store, folder.key_of(unfinished.file.relative)
+    store, key = folder.store, folder.key_of(unfinished.relative)
     with located(Where(key=store.url_of(key))):
         if isinstance(store, LocalStore):
             return await _complete_local(store, key, folder.encryption)

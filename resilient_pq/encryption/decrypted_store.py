@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from resilient_pq.encryption.held_chunks import HeldChunks
 from resilient_pq.encryption.keys import DecryptionKeys
 from resilient_pq.encryption.opened_footer import FileKeys, OpenedFooter
 from resilient_pq.encryption.plain_regions import Patch, PlainRegion, SealedChunk, SealedIndex, opened, regions_of
@@ -23,9 +22,24 @@ from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.protocols import OpenObject
 from resilient_pq.io.shared_clients import new_connections
 from resilient_pq.io.substitute_store import SubstituteStore
+from resilient_pq.lazy_dataclass import dataclass
+from resilient_pq.machine_limits import share_of_memory
 from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.units import MiB
+
+#: Bytes that are held before the oldest chunk is dropped, of which parts may never be asked for.
+_MOST_BYTES: Final = share_of_memory(16, 256 * MiB)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A chunk that is being opened, or was, and the bytes of it that nobody has taken yet."""
+
+    opening: asyncio.Future[memoryview]
+    size: int
+    left: int
+
 
 #: Bytes that are read of a page to learn the sizes of its two modules.
 _PAGE_START: Final = 1024
@@ -66,7 +80,7 @@ class DecryptedStore(SubstituteStore):
         self.missing_keys, self.encryption = keys.missing, keys.encryption
         self.on_healed: Callable[[Where, int], None] = lambda where, num_blocks: None
         self._tail = tail or ObjectTail(info, info.size, b"")
-        self._held = HeldChunks(self._whole)
+        self._held: dict[int, _Held] = {}  # Chunks in the clear, each opened once for all who ask for parts of it
         self._warned, self._shows_damage, self._heals = False, shows_damage, heals
         #: Offsets of regions of which it is known that something in them does not open, and that it is shown so.
         self._damaged = {*damaged}
@@ -170,7 +184,9 @@ class DecryptedStore(SubstituteStore):
 
     async def close(self) -> None:
         """Close the store that this stands for."""
-        self._held.drop()
+        for held in self._held.values():
+            held.opening.cancel()
+        self._held.clear()
         await self._store.close()
 
     async def _read(self, key: str, start: int, end: int, lenient: Set[int] = frozenset()) -> memoryview:
@@ -226,7 +242,7 @@ class DecryptedStore(SubstituteStore):
         """A region of which all is asked for, or it is known where its pages lie; else what it holds."""
         if not isinstance(region, SealedChunk) or not region.is_torn_by(start, end) or await self._find_pages(region):
             return region
-        content = await self._held.content(region, min(end, region.end) - max(start, region.start))
+        content = await self._held_content(region, min(end, region.end) - max(start, region.start))
         return Patch(region.start, region.end, content)
 
     async def _opened_of(
@@ -244,7 +260,8 @@ class DecryptedStore(SubstituteStore):
 
     def _warn_of_unverified(self, touched: Sequence[PlainRegion]) -> None:
         """Warn, once, where nothing verifies pages that were read."""
-        if not self._warned and any(_is_unverified(region) for region in touched):
+        chunks = (region for region in touched if isinstance(region, SealedChunk))
+        if not self._warned and any(chunk.opener.cipher.num_unverified > 0 for chunk in chunks):
             self._warned = True
             text = f"{self.url_of(self._info.key)} has pages that nothing verifies: AES_GCM_CTR_V1 without page CRC32"
             warnings.warn(text, UnverifiedPagesWarning, stacklevel=2)
@@ -261,18 +278,41 @@ class DecryptedStore(SubstituteStore):
             return memoryview(self._tail.data)[start - self._tail.offset : end - self._tail.offset]
         return memoryview(await self._store.read_range(self._info.key, start, end, pin=self._info))
 
-    async def _stored_in_parts(self, start: int, end: int) -> memoryview:
-        """Stored bytes, by requests of a few MiB side by side."""
-        parts = await asyncio.gather(*(self._stored(at, min(at + _REQUEST, end)) for at in range(start, end, _REQUEST)))
-        return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+    async def _held_content(self, chunk: SealedChunk, num_bytes: int) -> memoryview:
+        """All of a chunk, for somebody who takes so many bytes of it."""
+        at, size = chunk.start, chunk.end - chunk.start
+        if at not in self._held:
+            while self._held and sum(held.size for held in self._held.values()) + size > _MOST_BYTES:
+                del self._held[next(iter(self._held))]
+            self._held[at] = _Held(asyncio.ensure_future(self._whole(chunk)), size, size)
+            # Nobody may be waiting for its error any more.
+            self._held[at].opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        held = self._held[at]
+        try:
+            content = await asyncio.shield(held.opening)
+            held.left -= num_bytes
+        except Exception:
+            held.left = 0
+            raise
+        finally:
+            if held.left <= 0 and self._held.get(at) is held:
+                del self._held[at]
+        return content
 
     async def _whole(self, chunk: SealedChunk) -> memoryview:
-        """All of a chunk."""
-        return await self._opened([chunk], chunk.start, chunk.end, self._stored_in_parts)
+        """All of a chunk, by requests of a few MiB side by side."""
+
+        async def read(start: int, end: int) -> memoryview:
+            places = range(start, end, _REQUEST)
+            parts = await asyncio.gather(*(self._stored(at, min(at + _REQUEST, end)) for at in places))
+            return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+
+        return await self._opened([chunk], chunk.start, chunk.end, read)
 
     async def _find_pages(self, chunk: SealedChunk) -> bool:
         """Whether it was found where the pages of a chunk lie, which need not be read as a whole then."""
-        is_large = self._has_index_at_hand(chunk) or chunk.end - chunk.start > _MOST_HELD
+        has_index_at_hand = chunk.offset_index is not None and chunk.offset_index[0] >= self._tail.offset
+        is_large = has_index_at_hand or chunk.end - chunk.start > _MOST_HELD
         if not is_large or self._shows_damage:
             return False
         try:
@@ -281,9 +321,6 @@ class DecryptedStore(SubstituteStore):
             if not self._heals:
                 raise
         return chunk.pages is not None
-
-    def _has_index_at_hand(self, chunk: SealedChunk) -> bool:
-        return chunk.offset_index is not None and chunk.offset_index[0] >= self._tail.offset
 
     async def _pages_of(self, chunk: SealedChunk) -> list[SealedPage]:
         """The pages of a chunk of which only a part is read: by its offset index, or from page to page."""
@@ -329,10 +366,6 @@ class DecryptedObject(OpenObject):
     def close(self) -> None:
         """Close what is stored."""
         self._stored.close()
-
-
-def _is_unverified(region: PlainRegion) -> bool:
-    return isinstance(region, SealedChunk) and region.opener.cipher.num_unverified > 0
 
 
 def _stored_place(touched: Sequence[PlainRegion], start: int, end: int) -> tuple[int, int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 from resilient_pq.errors import OptionError, SchemaError
+from resilient_pq.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from resilient_pq.encryption.keys import DecryptionKeys

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from resilient_pq.errors import FormatError, NotFoundError, Where, located
 from resilient_pq.io import ReadStore
 from resilient_pq.io.partial_file import SUFFIX
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.sidecar import file_name
 
 _TYPE: Final = "PKMT1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Self
 
 from resilient_pq.encryption.encryption import Encryption
@@ -28,6 +28,7 @@ from resilient_pq.format.footer import NeedBytes
 from resilient_pq.format.resilience_records import FILE_ID_SIZE, HEADER_SIZE, RecordHeader, RecordKind
 from resilient_pq.io import ObjectTail, ReadStore
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.version import MAKER
 

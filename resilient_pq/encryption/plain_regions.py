@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from resilient_pq.format.crypto.modules import GCM_OVERHEAD, ModuleType, WrongTa
 from resilient_pq.format.crypto.page_view import NO_PAGE, ChunkCipher, SealedPage, pages_in
 from resilient_pq.format.crypto.sealed_footer import OpenedChunk, wrong_tag
 from resilient_pq.format.footer import SEALED_CRC_KEY, ChunkSums, key_values
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import duckdb
@@ -13,6 +12,7 @@ import pyarrow.dataset
 
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.engines.pushdown import ANY, Alternatives, both, comparison, either, filters_of, null_test
+from resilient_pq.lazy_dataclass import dataclass
 
 _COMPARISONS: Final = {
     "equal": "=",

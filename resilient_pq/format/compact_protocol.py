@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field
 from dataclasses import field as dataclass_field
 from typing import Any, TypeVar, dataclass_transform
 
@@ -13,6 +13,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from resilient_pq.errors import ThriftError
 from resilient_pq.format import kernels
+from resilient_pq.lazy_dataclass import dataclass
 
 MAX_DEPTH = 64  # Structs nested deeper than this are refused. Real ones reach 8 (FileMetaData down to a TimeUnit).
 
@@ -68,8 +69,11 @@ def field(number: int, declared: Any, *, default: Any = MISSING, kept: bool = Fa
 @dataclass_transform(field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
     """Make a class of `field`s a slotted dataclass that `encode` and `decode` understand."""
+    declared: dict[int, Field[Any]] = {}
+    for name, f in vars(cls).items():
+        if isinstance(f, Field):
+            f.name, declared[f.metadata["number"]] = name, f  # the name, as the dataclass is not complete yet
     made = dataclass(slots=True)(cls)
-    declared = {f.metadata["number"]: f for f in fields(made)}  # type: ignore[arg-type]
     spec: list[Any] = [None] * (max(declared, default=0) + 1)
     read: list[kernels.StructField] = []
     for number, f in declared.items():

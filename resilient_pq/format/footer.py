@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +36,7 @@ from resilient_pq.format.resilience_records import (
     parse_header,
     payload_sums,
 )
+from resilient_pq.lazy_dataclass import dataclass
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"

@@ -9,7 +9,6 @@ adds nothing and is left out, so a flat required column has no steps and a flat 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +20,7 @@ from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.physical_values import LeafData, Levels, uniform_levels
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from resilient_pq.format import annotations as structs
 from resilient_pq.format.annotations import EdgeInterpolationAlgorithm, Empty, LogicalType
 from resilient_pq.format.file_metadata import ConvertedType, SchemaElement, Type
+from resilient_pq.lazy_dataclass import dataclass
 
 
 class TimeUnit(StrEnum):

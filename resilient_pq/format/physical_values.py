@@ -7,7 +7,6 @@ or `ByteViews` or `ByteCodes` on the way out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -20,6 +19,7 @@ from resilient_pq.errors import SchemaError
 from resilient_pq.format import kernels
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.schema_tree import Leaf, Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 Levels: TypeAlias = NDArray[np.uint8]
 INT96_WIDTH = 12  # INT96 timestamps: eight bytes of nanoseconds in the day, then four of the Julian day

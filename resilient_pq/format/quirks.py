@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.version import MAKER
 
 _MAX_HEADER = 100  # A dictionary page's header is smaller than this

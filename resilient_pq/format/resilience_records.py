@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.compact_protocol import BINARY, I32, I64, field, list_of
 from resilient_pq.format.file_metadata import OffsetIndex, PageLocation, RowGroup
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Not ASCII at its start, CR LF and Ctrl-Z within: a transfer in text mode breaks it, as with PNG's.
 RECORD_MAGIC = bytes.fromhex("d75250510d0a1a0a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -12,13 +12,14 @@ from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.file_metadata import Repetition, SchemaElement, Type
 from resilient_pq.format.logical import Logical
+from resilient_pq.lazy_dataclass import dataclass
 
 MAX_LEVEL = 255  # Levels are kept in bytes, so no leaf may have a level above this
 _MANY: Final = 256  # Columns of a schema, at least, whose nodes are made at once when they are first asked for
 
 # A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
 _REPETITIONS = {int(member): member for member in Repetition}
-_TYPES = {int(member): member for member in Type}
+_TYPES: dict[int | None, Type] = {int(member): member for member in Type}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _repetition(element: SchemaElement, *, is_root: bool) -> Repetition:
 
 def _parse_primitive(element: SchemaElement, repetition: Repetition) -> Primitive:
     try:
-        physical_type = _TYPES[element.type if element.type is not None else -1]
+        physical_type = _TYPES[element.type]
     except KeyError:
         raise FormatError(f"column {element.name!r}: unknown physical type {element.type}") from None
     if physical_type is Type.FIXED_LEN_BYTE_ARRAY and (element.type_length is None or element.type_length < 0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from resilient_pq.format.schema_nodes import (
     walk,
     without_empty_groups,
 )
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.notebook_html import preformatted
 
 __all__ = ["MAX_LEVEL", "Group", "Leaf", "Node", "Primitive", "Schema", "Selection"]

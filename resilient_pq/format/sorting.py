@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TypeAlias
 
@@ -15,6 +14,7 @@ from resilient_pq.format.file_metadata import RowGroup
 from resilient_pq.format.indexes.statistics import Order, order_of
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Values
 from resilient_pq.format.schema_tree import Leaf, Primitive, Schema
+from resilient_pq.lazy_dataclass import dataclass
 
 #: For each row but the first: 1 where it sorts after the row before, -1 before it, 0 where they are equal.
 _Signs: TypeAlias = NDArray[np.int8]

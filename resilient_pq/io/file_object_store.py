@@ -10,7 +10,7 @@ from resilient_pq.errors import NotFoundError, RangeError, SchemaError, Unsuppor
 from resilient_pq.io.local_store import LocalStore, in_thread
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.protocols import Capabilities
-from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.spooled_upload import SpooledStore
 
 KEY = "object"  # The key of the only object
@@ -22,6 +22,8 @@ class FileObjectStore(SpooledStore):
     # What is written gathers in a temporary file, and is written into the open file when it is complete: nothing is
     # stored before that, and nothing can be resumed.
 
+    capabilities = Capabilities()  # Nothing beyond the plain verbs
+
     def __init__(self, file: Any) -> None:
         self._file = file
         self._data: memoryview | None = None
@@ -31,11 +33,6 @@ class FileObjectStore(SpooledStore):
     def name(self) -> str:
         """What to call the store in messages."""
         return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Nothing beyond the plain verbs."""
-        return Capabilities()
 
     def url_of(self, key: str) -> str:
         """A name for messages; it leads nowhere."""
@@ -54,12 +51,6 @@ class FileObjectStore(SpooledStore):
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
         return ObjectInfo(key, len(await self._bytes()), f"{id(self._file)}")
-
-    async def read_tail(self, key: str, size: int) -> ObjectTail:
-        """The last bytes."""
-        data, info = await self._bytes(), await self.head(key)
-        start = max(0, len(data) - size)
-        return ObjectTail(info, start, data[start:])
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
         """Bytes of the object."""

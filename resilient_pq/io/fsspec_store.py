@@ -26,7 +26,7 @@ from resilient_pq.io.object_sink import Buffer, SinkOptions, pieces_of
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
 from resilient_pq.io.protocols import Capabilities
-from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, folder_prefix
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, folder_prefix
 from resilient_pq.io.transfer.attempts import Attempts
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
@@ -64,6 +64,8 @@ class FsspecStore(SpooledStore):
         prefix: What stands before a key in its URL, such as ``"memory://"``.
         retry: When a request is sent again that found no connection, or lost it.
     """
+
+    capabilities = Capabilities(list_names=True)
 
     def __init__(self, filesystem: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING) -> None:
         self._filesystem = filesystem
@@ -106,11 +108,6 @@ class FsspecStore(SpooledStore):
         protocol = self._filesystem.protocol
         return f"fsspec {protocol if isinstance(protocol, str) else protocol[0]}"
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """Beyond the plain verbs, only that a listing can be asked for."""
-        return Capabilities(list_names=True)
-
     def url_of(self, key: str) -> str:
         """The URL of a file, without secrets."""
         return shown(self.address_of(key))
@@ -120,13 +117,6 @@ class FsspecStore(SpooledStore):
         if self._prefix is not None:
             return Address(self._prefix + key)
         return Address(self._filesystem.unstrip_protocol(key))
-
-    async def read_tail(self, key: str, size: int) -> ObjectTail:
-        """The last `size` bytes; asks what the object is before and after."""
-        info = await self.head(key)
-        offset = max(0, info.size - size)
-        data = await self.read_range(key, offset, info.size, pin=info) if info.size else b""
-        return ObjectTail(info, offset, data)
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
         """The bytes from `start` up to `end`; asks afterwards whether the object is still the pinned one."""
@@ -222,18 +212,17 @@ class FsspecStore(SpooledStore):
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
         byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
+        filesystem = self._filesystem
         with RequestLine(method, self.url_of(args[-1]), byte_range) as line:
-            found = await self._invoke(method, *args, **options)
+            if self._asynchronous and self._session is None:
+                connect = getattr(filesystem, "set_session", None) or getattr(filesystem, "_set_session", None)
+                self._session = object() if connect is None else await connect()
+            if self._asynchronous:
+                found = await getattr(filesystem, f"_{method}")(*args, **options)
+            else:
+                found = await in_thread(lambda: getattr(filesystem, method)(*args, **options))
         line.end(None, len(found) if isinstance(found, bytes) else 0)
         return found
-
-    async def _invoke(self, method: str, *args: Any, **options: Any) -> Any:
-        if not self._asynchronous:
-            return await in_thread(lambda: getattr(self._filesystem, method)(*args, **options))
-        if self._session is None:
-            connect = getattr(self._filesystem, "set_session", None) or getattr(self._filesystem, "_set_session", None)
-            self._session = object() if connect is None else await connect()
-        return await getattr(self._filesystem, f"_{method}")(*args, **options)
 
     async def _call_once(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives; what any file system raises, as an error of ours. The last argument is the key."""

@@ -26,7 +26,7 @@ from resilient_pq.io.protocols import Capabilities, WriteStore
 from resilient_pq.io.shared_clients import Borrowed, ClientKey, let_go
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.surroundings import surroundings
-from resilient_pq.io.transfer.fetch_counters import count_request
+from resilient_pq.io.transfer.fetch_counters import add_counts
 from resilient_pq.io.transfer.ranged_answer import Answer
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS, RangedGetStore
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
@@ -71,6 +71,9 @@ class HttpStore(RangedGetStore, WriteStore):
         retry: When a request is sent again.
     """
 
+    name = "the web server"
+    capabilities = Capabilities(suffix_range=True, if_match=True)
+
     def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = READING) -> None:
         super().__init__(retry, limiter=lambda: self._borrowed.client.limiter)
         self._options = dict(storage_options or {})
@@ -84,16 +87,6 @@ class HttpStore(RangedGetStore, WriteStore):
             lambda: ClientKey("http", self._options, surroundings("http")), lambda: _HttpConnection(self._options)
         )
         self._without_head: set[str] = set()  # hosts
-
-    @property
-    def name(self) -> str:
-        """What to call the store in messages."""
-        return "the web server"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Reading by ranges."""
-        return Capabilities(suffix_range=True, if_match=True)
 
     def url_of(self, key: str) -> str:
         """The URL, without secrets."""
@@ -169,7 +162,7 @@ class HttpStore(RangedGetStore, WriteStore):
                 info = None
             if info is not None:
                 return info
-            count_request()
+            add_counts(requests=1)
         info = await self._info("GET", key, "bytes=0-0")
         if info is None:
             raise UnsupportedError("the web server does not say how large the file is", where=self._where(key))

@@ -13,8 +13,8 @@ from resilient_pq.errors import AlreadyExistsError, ObjectChangedError, StoreErr
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 from resilient_pq.io.object_sink import Buffer, Fencing, ObjectSink, SinkOptions, StoredState, pieces_of
 from resilient_pq.io.os_errors import explained
-from resilient_pq.io.partial_file import HEAD_BYTES, PartialFile, file_info, refuse_other_version
-from resilient_pq.io.stored_object import ObjectInfo
+from resilient_pq.io.partial_file import HEAD_BYTES, PartialFile, refuse_other_version
+from resilient_pq.io.stored_object import ObjectInfo, file_info
 from resilient_pq.shell_commands import in_shell
 
 Result = TypeVar("Result")
@@ -27,15 +27,20 @@ _PIECE: Final = 8 << 20
 class LocalSink(ObjectSink):
     """The bytes of one local file, in ``NAME.partial`` as soon as `write` returns."""
 
+    published: ObjectInfo | None = None  # The file, once it has its name
+    position: int = 0  # Bytes accepted so far
+    fencing = Fencing.LOCK  # ``NAME.partial`` is locked
+    needs_loop: bool = False  # Its steps block, and nothing else goes on
+    stored_as_written = True  # They are in ``NAME.partial``
+
     def __init__(self, key: str, file: PartialFile, options: SinkOptions, position: int = 0) -> None:
         """Take over an open partial file; the methods of `LocalStore` are the ways to get a sink."""
         self._key = key
         self._file = file
         self._options = options
-        self._position = self._written = position
+        self.position = self._written = position
         self._failure: StoreError | None = None
         self._ended = False
-        self._info: ObjectInfo | None = None
 
     @classmethod
     async def copying(cls, path: str, info: ObjectInfo, options: SinkOptions) -> Self:
@@ -47,48 +52,23 @@ class LocalSink(ObjectSink):
         return cls(info.key, file, options, info.size)
 
     @property
-    def published(self) -> ObjectInfo | None:
-        """The file, once it has its name."""
-        return self._info
-
-    @property
-    def fencing(self) -> Fencing:
-        """``NAME.partial`` is locked."""
-        return Fencing.LOCK
-
-    @property
-    def position(self) -> int:
-        """Bytes accepted so far."""
-        return self._position
-
-    @property
     def num_bytes_stored(self) -> int:
         """Bytes that the operating system has: a kill of this process does not take them along."""
         return self._written
-
-    @property
-    def needs_loop(self) -> bool:
-        """Its steps block, and nothing else goes on."""
-        return False
-
-    @property
-    def stored_as_written(self) -> bool:
-        """They are in ``NAME.partial``."""
-        return True
 
     async def write(self, *buffers: Buffer) -> None:
         """Append the buffers to the file."""
         self._refuse_ended()
         pieces = pieces_of(buffers)
-        self._position += sum(map(len, pieces))
+        self.position += sum(map(len, pieces))
         await self._do(self._file.append, pieces)
-        self._written = self._position
+        self._written = self.position
 
     async def truncate(self, position: int) -> None:
         """Drop what stands from `position` on, which is where the next bytes belong, and store what stays."""
         self._refuse_ended()
         await self._do(self._file.truncate, position)
-        self._position = self._written = position
+        self.position = self._written = position
 
     async def commit(self, *, wait: bool = True) -> StoredState:
         """One fsync: what was written survives a kill of this process and a loss of power."""
@@ -104,12 +84,12 @@ class LocalSink(ObjectSink):
     def _publish(self) -> ObjectInfo:
         exclusive, instead = self._options.mode == "x", self._options.if_match
         try:
-            self._info = file_info(self._key, self._file.publish(exclusive=exclusive, instead=instead))
+            info = file_info(self._key, self._file.publish(exclusive=exclusive, instead=instead))
         except ObjectChangedError as error:
             error.hint = self._options.when_replaced or error.hint
             raise
-        self._ended = True
-        return self._info
+        self._ended, self.published = True, info
+        return info
 
     async def abort(self) -> None:
         """Remove the partial file."""

@@ -6,14 +6,13 @@ import asyncio
 import errno
 import os
 import re
-import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
 from itertools import islice
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,15 +27,22 @@ from resilient_pq.io.partial_file import (
     SUFFIX,
     PartialFile,
     behind_link,
-    file_info,
     is_held,
     make_folders,
-    refuse_special,
 )
 from resilient_pq.io.protocols import Capabilities, GrowingStore, OpenObject, WriteStore
-from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail
+from resilient_pq.io.stored_object import (
+    LISTED_AT_ONCE,
+    ListedObject,
+    ObjectInfo,
+    ObjectTail,
+    file_info,
+    refuse_special,
+)
 
 Result = TypeVar("Result")
+
+_NOT_SEEKABLE: Final = "bytes are read from anywhere in it: save them to a file first"
 
 
 async def in_thread(call: Callable[..., Result], *args: Any) -> Result:
@@ -55,19 +61,15 @@ class LocalStore(WriteStore, GrowingStore):
     its reader stays the pinned version: what was there when it was opened is still there.
     """
 
+    name = "local files"
+    # Everything a file can do; an upload in parts it cannot.
+    capabilities = Capabilities(
+        suffix_range=True, if_match=True, if_none_match=True, durable_commit=True, list_names=True
+    )
+
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         """Keys are paths: below `root`, or as they are when there is none."""
         self._root = None if root is None else os.fspath(root)
-
-    @property
-    def name(self) -> str:
-        """What to call the store in messages."""
-        return "local files"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Everything a file can do; an upload in parts it cannot."""
-        return Capabilities(suffix_range=True, if_match=True, if_none_match=True, durable_commit=True, list_names=True)
 
     def url_of(self, key: str) -> str:
         """The path of the file."""
@@ -187,7 +189,7 @@ def _unique_partial(path: str, permissions: int | None = None) -> PartialFile:
     """A partial file under a name that no other writer draws, which becomes `path`."""
     path = behind_link(path)
     refuse_special(path)
-    file = PartialFile.create(f"{path}.{secrets.token_hex(_TOKEN_BYTES)}", permissions=permissions)
+    file = PartialFile.create(f"{path}.{os.urandom(_TOKEN_BYTES).hex()}", permissions=permissions)
     file.target = path
     return file
 
@@ -210,7 +212,7 @@ def _delete(path: str) -> None:
 def _file_status(path: str) -> os.stat_result:
     with explained("cannot read", path):
         status = os.stat(path)
-    refuse_special(path, status, hint="bytes are read from anywhere in it: save them to a file first")
+    refuse_special(path, status, hint=_NOT_SEEKABLE)
     return status
 
 
@@ -264,12 +266,16 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:
-    _file_status(path)
-    with explained("cannot read", path), open(path, "rb", buffering=0) as file:
-        status = os.fstat(file.fileno())
-        offset = max(0, status.st_size - size)
-        data = _read_exactly(file, path, offset, status.st_size)
-        return status, offset, data
+    try:
+        refuse_special(path, os.stat(path), hint=_NOT_SEEKABLE)  # before it is opened, which may wait for a writer
+        with open(path, "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            offset = max(0, status.st_size - size)
+            return status, offset, _read_exactly(file, path, offset, status.st_size)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise from_os_error(error, "cannot read", path) from error
 
 
 def _read_pinned(path: str, start: int, end: int, pin: ObjectInfo) -> memoryview:

@@ -14,20 +14,6 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-__all__ = [
-    "Address",
-    "cause_to_show",
-    "fingerprint",
-    "has_user",
-    "is_shown",
-    "is_web",
-    "let_go",
-    "mistyped",
-    "scrubbed",
-    "shown",
-    "without_query",
-]
-
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.\-]*", re.ASCII)
 _LINK: Final = re.compile(r"::(?=[A-Za-z][\w+.-]*(?:://|::))", re.ASCII)  # of a chain; a password may have colons, too
 #: Where what follows a question mark is no part of a name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from resilient_pq.errors import (
@@ -20,6 +20,7 @@ from resilient_pq.io.multipart_store import MultipartStore, Part, UploadInfo
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, StoredState, pieces_of
 from resilient_pq.io.protocols import Capabilities
 from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, folder_prefix
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)
@@ -32,16 +33,13 @@ class _Upload:
 class MemoryStore(MultipartStore):
     """A store whose objects are bytes in a dictionary; any number of event loops may share it."""
 
+    name = "memory"
+
     def __init__(self) -> None:
         """Begin with no objects."""
         self._objects: dict[str, tuple[ObjectInfo, bytes]] = {}
         self._uploads: dict[str, _Upload] = {}
         self._serial = itertools.count(1)
-
-    @property
-    def name(self) -> str:
-        """What to call the store in messages."""
-        return "memory"
 
     @property
     def capabilities(self) -> Capabilities:
@@ -205,33 +203,20 @@ class MemoryStore(MultipartStore):
 class _MemorySink(ObjectSink):
     """Gathers the bytes of one object and publishes them in one step."""
 
+    published: ObjectInfo | None = None  # The object, once it is there
+    can_store, num_bytes_stored = False, 0  # Memory does not outlive the process
+
     def __init__(self, store: MemoryStore, key: str, options: SinkOptions) -> None:
         self._store = store
         self._key = key
         self._options = options
         self._data = bytearray()
         self._ended = False
-        self._info: ObjectInfo | None = None
-
-    @property
-    def published(self) -> ObjectInfo | None:
-        """The object, once it is there."""
-        return self._info
 
     @property
     def position(self) -> int:
         """Bytes accepted so far."""
         return len(self._data)
-
-    @property
-    def num_bytes_stored(self) -> int:
-        """None: memory does not outlive the process."""
-        return 0
-
-    @property
-    def can_store(self) -> bool:
-        """Memory does not outlive the process."""
-        return False
 
     async def write(self, *buffers: Buffer) -> None:
         """Append the buffers."""
@@ -248,7 +233,7 @@ class _MemorySink(ObjectSink):
         """Publish the object."""
         self._refuse_ended()
         info = await self._store.put(self._key, self._data, if_none_match=self._options.mode == "x")
-        self._ended, self._info = True, info
+        self._ended, self.published = True, info
         return info
 
     async def abort(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +12,7 @@ from resilient_pq.errors import NotFoundError
 from resilient_pq.io.object_sink import Buffer, SinkOptions
 from resilient_pq.io.protocols import ReadStore, WriteStore
 from resilient_pq.io.stored_object import ObjectInfo
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 #: Every part but the last has at least this size (Amazon S3 User Guide, "Amazon S3 multipart upload limits").

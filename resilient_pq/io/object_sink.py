@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.epoch import LeaseTerms
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import GiB, MiB
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

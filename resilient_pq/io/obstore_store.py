@@ -125,7 +125,7 @@ class ObstoreStore(RangedGetStore, SpooledStore):
                 listing = self._list_from(folder, last)
                 raise
 
-        while batch := await self._retrying(lambda: self._request("list", folder, following())):
+        while batch := await self._attempts.of(lambda: self._request("list", folder, following())):
             last = batch[-1]["path"]
             found = [_listed_object(meta, start) for meta in batch if meta["path"].startswith(start)]
             if found:
@@ -158,7 +158,7 @@ class ObstoreStore(RangedGetStore, SpooledStore):
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
-            await self._retrying(lambda: self._request("delete", key, obstore.delete_async(self._store, key)))
+            await self._attempts.of(lambda: self._request("delete", key, obstore.delete_async(self._store, key)))
         except NotFoundError:
             return
 
@@ -175,7 +175,7 @@ class ObstoreStore(RangedGetStore, SpooledStore):
             answer = await self._request("put", key, request, size)
             return ObjectInfo(key, size, answer["e_tag"], answer["version"])
 
-        return await (retrying(send, NO_RETRIES) if exclusive else self._retrying(send))
+        return await (retrying(send, NO_RETRIES) if exclusive else self._attempts.of(send))
 
     async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
         options: GetOptions = {"range": _parse_range(byte_range)}

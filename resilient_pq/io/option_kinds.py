@@ -27,20 +27,31 @@ ENDPOINT: Final[Kind] = (
 def check_kinds(options: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
     """Refuse options of another kind; those that are not there, or None, are left alone."""
     for place, (is_kind, words) in kinds.items():
-        found: Any = options
-        for name in place.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
+        found = option_at(options, place)
         if found is not None and not is_kind(found):
             hint = f'as JSON: {place}={{"name": "value"}}' if words == OPTIONS[1] and "." not in place else None
             raise UnsupportedError(f"storage_options: {place!r} is not {words}", hint=hint)
+
+
+def option_at(options: Mapping[str, Any], place: str) -> Any:
+    """The value at a place; None where none is."""
+    found: Any = options
+    for name in place.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def close_name(name: str, known: Collection[str]) -> str | None:
+    """The known name that may be meant by another one; None where none is like it."""
+    import difflib  # noqa: PLC0415 (for a message alone)
+
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
 
 
 def check_names(options: Mapping[str, Any], place: str, known: Collection[str]) -> None:
     """Refuse unknown names in an option that is a dict."""
     for name in options.get(place) or ():
         if name not in known:
-            import difflib  # noqa: PLC0415 (for a message alone)
-
-            close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.7)
-            hint = f"did you mean {close[0]!r}?" if close else f"{place} has {', '.join(sorted(known))}"
+            close = close_name(str(name), known)
+            hint = f"{place} has {', '.join(sorted(known))}" if close is None else f"did you mean {close!r}?"
             raise UnsupportedError(f"storage_options: there is no {name!r} in {place!r}", hint=hint)

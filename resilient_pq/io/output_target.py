@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
@@ -14,7 +13,8 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.io.object_sink import ObjectSink, SinkOptions
 from resilient_pq.io.protocols import WriteStore
 from resilient_pq.io.stored_object import ObjectInfo
-from resilient_pq.io.upload.abandoned_uploads import abort_after
+from resilient_pq.io.upload.upload_start import abort_after
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from io import FileIO
 
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, ObjectChangedError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
-from resilient_pq.io.stored_object import ObjectInfo
+from resilient_pq.io.stored_object import file_info, refuse_special
 from resilient_pq.shell_commands import in_shell, shell_line
 
 try:
@@ -244,12 +244,6 @@ def is_held(path: str) -> bool | None:
         os.close(descriptor)
 
 
-def file_info(key: str, status: os.stat_result) -> ObjectInfo:
-    """The version of a file, named by its device, inode, time of change and size."""
-    etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-    return ObjectInfo(key, status.st_size, etag, permissions=stat.S_IMODE(status.st_mode))
-
-
 def open_private(path: str) -> FileIO:
     """A file to read and to append to, made for its owner alone where it is missing."""
     return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600))
@@ -273,18 +267,6 @@ def make_folders(path: str) -> None:
 def behind_link(path: str) -> str:
     """What a symbolic link leads to, so that the link stays one; any other path as it is."""
     return os.path.realpath(path) if os.path.islink(path) else path
-
-
-def refuse_special(path: str, status: os.stat_result | None = None, *, hint: str | None = None) -> None:
-    """Raise for what is no regular file: renaming over a folder or a device is never meant."""
-    try:
-        mode = (status or os.stat(path)).st_mode
-    except OSError:
-        return
-    if stat.S_ISDIR(mode):
-        raise StoreError("it is a folder, not a file", where=Where(key=path), hint="name a file in it")
-    if not stat.S_ISREG(mode):
-        raise StoreError("it is not a regular file", where=Where(key=path), hint=hint)
 
 
 def _left_over(path: str) -> AlreadyExistsError:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, UnsupportedError, Where
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
 from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, names_of
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,6 @@ class ReadStore(Protocol):
         """The URL or path that leads back to this key from anywhere, secrets and all: to be sent, never shown."""
         return self.url_of(key)
 
-    @abstractmethod
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """The last `size` bytes (at least 1), and what the object is, in one request where the store can.
 
@@ -96,6 +95,9 @@ class ReadStore(Protocol):
         Raises:
             NotFoundError: No such object.
         """
+        info = await self.head(key)
+        start = max(0, info.size - size)
+        return ObjectTail(info, start, await self.read_range(key, start, info.size, pin=info))
 
     @abstractmethod
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:

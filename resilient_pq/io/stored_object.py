@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from resilient_pq.errors import StoreError
+from resilient_pq.errors import StoreError, Where
+from resilient_pq.lazy_dataclass import dataclass
 
 LISTED_AT_ONCE = 1_000  # Objects in a page of a listing, at most, where that is not the store's choice
 
@@ -65,6 +68,24 @@ class ObjectTail:
         if not self.offset <= start <= end <= self.offset + len(self.data):
             return None
         return memoryview(self.data)[start - self.offset : end - self.offset]
+
+
+def file_info(key: str, status: os.stat_result) -> ObjectInfo:
+    """The version of a file, named by its device, inode, time of change and size."""
+    etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return ObjectInfo(key, status.st_size, etag, permissions=stat.S_IMODE(status.st_mode))
+
+
+def refuse_special(path: str, status: os.stat_result | None = None, *, hint: str | None = None) -> None:
+    """Raise for what is no regular file: renaming over a folder or a device is never meant."""
+    try:
+        mode = (status or os.stat(path)).st_mode
+    except OSError:
+        return
+    if stat.S_ISDIR(mode):
+        raise StoreError("it is a folder, not a file", where=Where(key=path), hint="name a file in it")
+    if not stat.S_ISREG(mode):
+        raise StoreError("it is not a regular file", where=Where(key=path), hint=hint)
 
 
 def folder_prefix(folder: str) -> str:

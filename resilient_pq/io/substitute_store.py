@@ -45,10 +45,7 @@ class SubstituteStore(ReadStore):
         """The last bytes."""
         if key != self._info.key:
             return await self._store.read_tail(key, size)
-        start = max(self._size - size, 0)
-        info = await self.head(key)
-        data = await self.read_range(key, start, self._size, pin=info)
-        return ObjectTail(info, start, data)
+        return await super().read_tail(key, size)
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
         """Bytes of an object."""

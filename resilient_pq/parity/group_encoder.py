@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
 from resilient_pq.format.kernels import gf256_accumulate
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import COPY_FLAG, SIDECAR_FLAG, GroupRecord
 from resilient_pq.parity.group_shape import GroupShape
 from resilient_pq.parity.reed_solomon import MAX_DATA, coefficients

@@ -25,7 +25,6 @@ whose payload is damaged is used as far as it proves itself: each row of the tab
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +32,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_shape import TABLE_OFFSET, GroupShape
 
 _FIELDS: Final = struct.Struct("<BBBBIII4Q16sQQ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.group_shape import GroupShape
 from resilient_pq.parity.pinned_object import ProtectedBytes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.resilience_records import HEADER_SIZE
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.reed_solomon import MAX_DATA, MAX_PARITY
 from resilient_pq.units import KiB, MiB
 

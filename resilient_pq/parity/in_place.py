@@ -23,7 +23,8 @@ from resilient_pq.checksum import xxh3
 from resilient_pq.errors import ObjectChangedError, Where
 from resilient_pq.io import ObjectInfo
 from resilient_pq.io.os_errors import explained
-from resilient_pq.io.partial_file import file_info, sync_folder
+from resilient_pq.io.partial_file import sync_folder
+from resilient_pq.io.stored_object import file_info
 from resilient_pq.units import MiB
 
 _MAGIC = b"RPQREP2\n"

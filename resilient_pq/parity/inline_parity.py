@@ -7,7 +7,6 @@ groups are read from the last to the first, each through those behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, UnsupportedError
@@ -23,6 +22,7 @@ from resilient_pq.format.footer import (
 )
 from resilient_pq.format.kernels import find_all
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import LAST_FLAG, SIDECAR_FLAG, GroupRecord
 from resilient_pq.parity.group_repair import ReadParity
 from resilient_pq.parity.group_shape import MAX_SHARD_BYTES
@@ -129,6 +129,7 @@ class _Search:
         # A file to which rows were appended has last groups that are not its last one: of an earlier epoch, and before
         # other parity.
         self._epoch = self._least = 0
+        self._knows_epoch = False
 
     def found(self) -> Sidecar | None:
         """The groups that do not contradict each other, in order."""
@@ -178,6 +179,7 @@ class _Search:
                     self._epoch = max(self._epoch, header.epoch)
                 if header is not None and _may_be(header):
                     found.append((at + i, header))
+        self._knows_epoch = True
         left = size  # hostile bytes may have a header every 96 bytes, each with a large payload
         for at, header in reversed(found):
             left -= header.payload_size
@@ -198,7 +200,9 @@ class _Search:
             return
         size = record.extents[-1].end
         if record.flags & LAST_FLAG and not self.knows_end and header.epoch >= self._epoch and size >= self._least:
-            if shift not in (0, self._source.info.size - size) or size - self._source.info.size > _MOST_MISSING:
+            missing = size - self._source.info.size
+            # Where the object ends elsewhere, a record of a later epoch may show that this is not its last group.
+            if shift not in (0, -missing) or missing > _MOST_MISSING or (missing and not self._knows_epoch):
                 return
             self.size, self.knows_end = size, True
         if shift in (0, self._source.info.size - self.size):

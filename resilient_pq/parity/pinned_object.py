@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import xxhash
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import Where, located
 from resilient_pq.io import ObjectInfo, ReadStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.sidecar_index import SidecarIndex, padded
 from resilient_pq.units import MiB
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from resilient_pq.format.resilience_records import HEADER_SIZE, RecordChain, Rec
 from resilient_pq.io import ObjectSink, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, Stores
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_encoder import GroupEncoder
 from resilient_pq.parity.group_record import SIDECAR_FLAG
 from resilient_pq.parity.group_shape import GroupShape, ParityShare, group_shapes
@@ -113,7 +113,7 @@ async def protect(
         await check_free(target)
         sink = await target.store.create(target.key, target.options)
         async with completing(sink):
-            written = await _Sidecar(sink, share, sources, target.key, progress).write()
+            written = await _Sidecar(sink, share, sources, progress).write()
         return Protection(target.url, len(sources), sum(source.info.size for source in sources), *written)
 
 
@@ -137,7 +137,6 @@ class _Sidecar:
         sink: ObjectSink,
         share: ParityShare,
         sources: Sequence[PinnedObject],
-        key: str,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._sink = sink

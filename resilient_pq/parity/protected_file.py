@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format import kernels
@@ -43,7 +44,9 @@ class ProtectedFile:
         self.place = parity.index.places[number]
         self.mirror = parity.index.mirror
         whole = ByteRange(self.place.start, self.place.start + padded(self.place.size))
-        reads: list[ReadParity] = [self.read, self._shifted] if parity.is_inline else [parity.source.read]
+        reads: list[ReadParity] = [parity.source.read]
+        if parity.is_inline:
+            reads = [self.read, partial(data.read, from_end=True)]
         self.groups = [
             GroupRepair(record, data, reads)
             for record in parity.groups
@@ -103,9 +106,6 @@ class ProtectedFile:
         parts = [piece async for piece in self.pieces(place)]
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
-    async def _shifted(self, place: ByteRange) -> memoryview:
-        return await self.data.read(place, from_end=True)
-
     async def pieces(self, place: ByteRange) -> AsyncGenerator[memoryview, None]:
         """A range of the protected bytes, piece by piece; bytes of no group as they lie."""
         if self.mirror is not None:
@@ -158,9 +158,10 @@ class ProtectedFile:
 
     @property
     def last_place(self) -> ByteRange | None:
-        """Where the parity of the last group lies inside the file; None where no such group is known."""
+        """Where the parity of the group lies that ends the file; None where that is not known."""
         last = self.groups[-1].record if self.groups else None
-        if last is None or not last.flags & LAST_FLAG:
+        # Before rows were appended the file had another last group.
+        if last is None or not last.flags & LAST_FLAG or last.extents[-1].end != self.place.end:
             return None
         start = last.extents[0].end
         return ByteRange(start, start + last.shape.framed_bytes)

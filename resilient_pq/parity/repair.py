@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from resilient_pq.io import ObjectInfo, ReadStore, RetryPolicy, SinkOptions, Wri
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, permissions_of
 from resilient_pq.io.resolve import Location, place_of
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
 from resilient_pq.parity.inline_parity import find_inline
@@ -262,28 +262,25 @@ async def _rebuild(file: ProtectedFile) -> None:
         )
 
 
-async def _repaired(file: ProtectedFile, digest: str) -> AsyncGenerator[memoryview, None]:
-    """The bytes of the file as they were written; an empty digest fits any."""
+async def _digest(file: ProtectedFile, digest: str) -> str:
+    """The digest of the file as it was written, which must be the one given; an empty one fits any."""
     made = xxhash.xxh3_128()
+    async with aclosing(_repaired(file, digest, made)) as pieces:
+        async for _ in pieces:
+            pass
+    return made.hexdigest()
+
+
+async def _repaired(
+    file: ProtectedFile, digest: str, made: xxhash.xxh3_128 | None = None
+) -> AsyncGenerator[memoryview, None]:
+    """The bytes of the file as they were written; an empty digest fits any."""
+    made = xxhash.xxh3_128() if made is None else made
     async with aclosing(file.pieces(file.place)) as pieces:
         async for piece in pieces:
             made.update(piece)
             yield piece
-    _check_digest(file, made.hexdigest(), digest)
-
-
-async def _digest(file: ProtectedFile, digest: str) -> str:
-    """The digest of the file as it was written, which must be the one given; an empty one fits any."""
-    made = xxhash.xxh3_128()
-    async with aclosing(file.pieces(file.place)) as pieces:
-        async for piece in pieces:
-            made.update(piece)
-    _check_digest(file, made.hexdigest(), digest)
-    return made.hexdigest()
-
-
-def _check_digest(file: ProtectedFile, made: str, digest: str) -> None:
-    if digest and made != digest:
+    if digest and made.hexdigest() != digest:
         raise RepairError(
             "the blocks are whole, and the file is not the one that the sidecar was made of",
             where=Where(key=file.parity.source.url),

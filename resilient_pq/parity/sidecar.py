@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, NotFoundError, Where
 from resilient_pq.format.kernels import find_all
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
 from resilient_pq.io import ReadStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.parity.pinned_object import PinnedObject, ProtectedBytes
 from resilient_pq.parity.sidecar_index import SUFFIX, TRAILER_SIZE, SidecarIndex, padded, parse_trailer
@@ -44,7 +44,22 @@ class Sidecar:
             FormatError: It is no sidecar, or too little of it is left.
             NotFoundError: There is none.
         """
-        return await _read(await PinnedObject.find(store, key))
+        source = await PinnedObject.find(store, key)
+        where, size = Where(key=source.url), source.info.size
+        tail = await source.read(ByteRange(max(0, size - TRAILER_SIZE), size))
+        headers = [await _header(source, place) for place in parse_trailer(tail) or ()]
+        index = await _index(source, headers) or await _index(source, await _search(source))
+        if index is None:
+            hint = "rpq protect --overwrite makes it anew, of a file that rpq check finds sound"
+            raise FormatError("it is no sidecar, or its index is lost", where=where, hint=hint)
+        groups: list[GroupRecord] = []
+        for copies in index.groups:
+            group = await _group(source, *copies)
+            if group is None or group.number != len(groups):
+                raise FormatError("both records of a parity group are damaged", where=where)
+            groups.append(group)
+        _check_extents(index, groups, where)
+        return cls(source, index, tuple(groups))
 
     @classmethod
     async def beside(cls, store: ReadStore, key: str) -> Sidecar | None:
@@ -86,29 +101,6 @@ def sidecar_key(store: ReadStore, key: str, *, across: bool = False) -> str:
 def file_name(key: str) -> str:
     """The name of a file in its folder."""
     return key.replace(os.sep, "/").rpartition("/")[2]
-
-
-async def _read(source: PinnedObject) -> Sidecar:
-    where = Where(key=source.url)
-    size = source.info.size
-    tail = await source.read(ByteRange(max(0, size - TRAILER_SIZE), size))
-    places = list(parse_trailer(tail) or ())
-    headers = [await _header(source, place) for place in places]
-    index = await _index(source, headers)
-    if index is None:
-        headers = await _search(source)
-        index = await _index(source, headers)
-    if index is None:
-        hint = "rpq protect --overwrite makes it anew, of a file that rpq check finds sound"
-        raise FormatError("it is no sidecar, or its index is lost", where=where, hint=hint)
-    groups: list[GroupRecord] = []
-    for copies in index.groups:
-        group = await _group(source, *copies)
-        if group is None or group.number != len(groups):
-            raise FormatError("both records of a parity group are damaged", where=where)
-        groups.append(group)
-    _check_extents(index, groups, where)
-    return Sidecar(source, index, tuple(groups))
 
 
 async def _header(source: PinnedObject, offset: int) -> RecordHeader | None:

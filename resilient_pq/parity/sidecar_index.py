@@ -19,13 +19,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError
 from resilient_pq.io import ObjectInfo
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_shape import BLOCK_BYTES
 from resilient_pq.units import KiB
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import Where, located
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io.transfer.rereads import read_again
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.chunk_objects import ChunkObjects
 
 if TYPE_CHECKING:

@@ -101,9 +101,9 @@ class ChunkObjects:
         self._counters.bytes += counters.bytes
         self._counters.useful_bytes += counters.useful_bytes
 
-    def at_hand(self, wanted: ByteRange) -> memoryview | None:
+    def at_hand(self, start: int, end: int) -> memoryview | None:
         """Bytes of the file itself, where opening it has brought them."""
-        return None if self._tail is None else self._tail.part(wanted.start, wanted.end)
+        return None if self._tail is None else self._tail.part(start, end)
 
     @property
     def num_bytes(self) -> int:

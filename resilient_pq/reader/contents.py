@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, FileM
 from resilient_pq.format.footer import Footer, key_values
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.version import MAKER
 
 if TYPE_CHECKING:

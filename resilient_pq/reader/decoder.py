@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from resilient_pq.format.pages.page_sums import PageSums
 from resilient_pq.format.pages.page_table import DATA_PAGES, PageTable, check_crcs, check_end
 from resilient_pq.format.pages.selected_pages import PageRead, SelectedPages
 from resilient_pq.format.physical_values import ByteLayout, LeafColumn
+from resilient_pq.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from resilient_pq.damage.lost_region import LostRegion

@@ -203,7 +203,8 @@ class File(IndexedFile):
 
     async def rows_of(self, query: ReadQuery) -> tuple[ReadRequest, list[RowGroupArrays]]:
         """What was asked for, and the rows of all row groups, or of so many that they have the rows wanted."""
-        self._check_open()
+        if self._closed:
+            self._check_open()
         with located(Where(key=self.url)):
             request = await off_loop(self.contents.num_chunks, self._request, query)
             plan = await self._narrowed(request.plan, query.limit)

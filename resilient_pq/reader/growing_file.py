@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import (
@@ -19,6 +19,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.footer import Footer
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail, ReadStore, counting
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.file import File

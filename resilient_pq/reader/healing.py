@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resilient_pq.errors import ChecksumError, StoreError
 from resilient_pq.format.footer import PARITY_KEY
 from resilient_pq.io import ObjectInfo
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.decoder import DamagedChunk

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from resilient_pq.byte_ranges import ByteRange, union
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import FetchOptions, ObjectTail, merge_all
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.notebook_html import preformatted
 from resilient_pq.reader.read_plan import ReadPlan
 

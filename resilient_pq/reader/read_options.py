@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import OptionError
 from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.machine_limits import processors, share_of_memory
 from resilient_pq.units import KiB, MiB
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, overload
@@ -24,6 +24,7 @@ from resilient_pq.format.kernels.page_columns import ChunkNumber
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema_tree import Leaf, Schema, Selection
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range, row_group_sizes
 from resilient_pq.reader.data_file import data_file
 

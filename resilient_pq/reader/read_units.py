@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io import FetchCounters, ObjectInfo, OpenObject
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.arriving_chunks import ChunkTask
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.units import KiB

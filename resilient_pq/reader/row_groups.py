@@ -19,7 +19,6 @@ import numpy as np
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.flat_columns import NO_CHUNKS, FlatChunks
 from resilient_pq.arrow.leaf_arrays import layout_of
-from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.indexes.row_ranges import Rows, mask_within
@@ -97,7 +96,7 @@ class RowGroupReader:
         extent = None if opener is None or len(flat.numbers) < len(groups) * count else self._small_extent(flat)
         if opener is None or extent is None:
             return None
-        data = self._objects.at_hand(extent)
+        data = self._objects.at_hand(*extent)
         if asyncio._get_running_loop() is None or (data is not None and len(flat.numbers) <= AT_ONCE):
             arrays = self._read_flat(flat, extent, data, opener)
         else:
@@ -106,26 +105,32 @@ class RowGroupReader:
             return None  # whoever decodes them one by one says what is wrong
         return [RowGroupArrays(arrays[i * count : (i + 1) * count], group.num_rows) for i, group in enumerate(groups)]
 
-    def _small_extent(self, flat: FlatChunks) -> ByteRange | None:
+    def _small_extent(self, flat: FlatChunks) -> tuple[int, int] | None:
         """Where chunks lie that one thread reads and decodes in no time; None where they are too many or apart."""
         if not flat.numbers:
             return None
-        extent = ByteRange(min(flat.starts), max(flat.ends))
-        if extent.size > min(ONE_HOP_BYTES, 2 * (sum(flat.ends) - sum(flat.starts))):
+        start, end = min(flat.starts), max(flat.ends)
+        if end - start > min(ONE_HOP_BYTES, 2 * (sum(flat.ends) - sum(flat.starts))):
             return None
+        if len(flat.sizes) == 1 and flat.sizes[0] <= ONE_HOP_BYTES:
+            return start, end
         chunks = zip(flat.sizes, flat.codecs, strict=True)
-        return extent if min(self._max_threads, READING.threads_worth((), chunks)) == 1 else None
+        return (start, end) if min(self._max_threads, READING.threads_worth((), chunks)) == 1 else None
 
     def _read_flat(
-        self, flat: FlatChunks, extent: ByteRange, data: memoryview | None, opener: Callable[[ObjectInfo], OpenObject]
+        self,
+        flat: FlatChunks,
+        extent: tuple[int, int],
+        data: memoryview | None,
+        opener: Callable[[ObjectInfo], OpenObject],
     ) -> list[Any]:
         """The arrays of chunks whose bytes are at hand or read now; None for those that are damaged or uncommon."""
         if data is None:
             with closing(opener(self._objects.info)) as opened:
-                data = opened.read(extent.start, extent.end)
+                data = opened.read(*extent)
             self._objects.count(FetchCounters(1, len(data), sum(flat.ends) - sum(flat.starts)))
         places = zip(flat.starts, flat.ends, strict=True)
-        first = extent.start
+        first, _ = extent
         return flat.decode([(number, data[start - first : end - first]) for number, (start, end) in enumerate(places)])
 
     async def _result(self, request: ReadRequest, work: RowGroupWork, i: int) -> RowGroupArrays:

@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -17,6 +16,7 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import OptionError, ResilientPQError, UnsupportedError
 from resilient_pq.io import FetchOptions
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.decoder import RowGroupArrays
 from resilient_pq.reader.read_batches import ReadBatch

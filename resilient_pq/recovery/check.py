@@ -12,8 +12,7 @@ from resilient_pq.errors import AuthenticationError, FormatError, KeyMissingErro
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.resolve import Location
 from resilient_pq.off_event_loop import off_loop
-from resilient_pq.parity.healed_store import ExaminedBlocks, HealedStore
-from resilient_pq.parity.parity_check import recompute_parity
+from resilient_pq.parity.healed_store import ExaminedBlocks, HealedStore, recompute_parity
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
@@ -201,14 +200,9 @@ async def _check(reconstruction: Reconstruction, progress: Progress | None) -> R
         return newer
     reconstruction = verification.reconstruction
     findings = [*reconstruction.findings, *verification.findings, *newer]
-    num_chunks = reconstruction.num_chunks
-    rows = await off_loop(
-        num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.DROP
-    )
-    nulls = await off_loop(
-        num_chunks, retain_rows, contents.schema, reconstruction.row_groups, verification.scanned, OnDamage.NULL
-    )
-    other = better_policy(contents.schema, rows, nulls) if verification.scanned else None
+    num_chunks, schema, found = reconstruction.num_chunks, contents.schema, reconstruction.row_groups
+    rows = await off_loop(num_chunks, retain_rows, schema, found, verification.scanned, OnDamage.DROP)
+    other = await off_loop(num_chunks, better_policy, schema, rows, found, verification.scanned)
     outcome = _outcome(reconstruction.source, contents, reconstruction.error, findings)
     expected = contents.num_rows or reconstruction.error is not None or contents.state is FileState.IN_PROGRESS
     if not rows.num_rows and expected:

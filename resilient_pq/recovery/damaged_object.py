@@ -6,7 +6,7 @@ An async shell: it drives the sans-io `survey` and fetches what is asked for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar, cast
@@ -26,6 +26,7 @@ from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.resolve import Location, reach
 from resilient_pq.io.transfer.rereads import read_again
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -261,37 +262,30 @@ class DamagedObject:
     async def with_bytes(self, data: bytes) -> DamagedObject:
         """The same object with other bytes, in memory; the caller closes this one."""
         store = BytesStore(self.store, self.info, data)
-        info = await store.head(self.key)
-        return DamagedObject(
-            store, self.key, self.url, info, self.counters, False, self.file_id, decrypt=self.decrypt, _beneath=self
-        )
+        return self._read_from(store, await store.head(self.key), decrypt=self.decrypt)
 
     async def rebuilt_by(self, healed: HealedStore) -> DamagedObject:
         """The same object with the bytes that parity rebuilds; the caller closes this one."""
         info = await healed.head(self.key)
         there = ByteRemap(info.size, (RemapSegment(0, min(info.size, self.info.size), 0),))
-        return DamagedObject(
-            healed, self.key, self.url, info, self.counters, False, self.file_id,
-            tuple(ByteRange(at, at + len(data)) for at, data in healed.file.changed()),
-            _beneath=self, _view=None if healed.file.has_moved else there,
-        )  # fmt: skip
+        rebuilt = tuple(ByteRange(at, at + len(data)) for at, data in healed.file.changed())
+        return self._read_from(healed, info, rebuilt=rebuilt, _view=None if healed.file.has_moved else there)
 
     async def decrypted(self, view: DecryptedStore, decrypt: Decrypt) -> DamagedObject:
         """The same object in the clear; the caller closes this one."""
         info = await view.head(self.key)
-        return DamagedObject(
-            view, self.key, self.url, info, self.counters, False, self.file_id, self.rebuilt, decrypt,
-            _beneath=self, _view=ByteRemap.in_place(min(info.size, self.info.size)),
-        )  # fmt: skip
+        same = ByteRemap.in_place(min(info.size, self.info.size))
+        return self._read_from(view, info, rebuilt=self.rebuilt, decrypt=decrypt, _view=same)
 
     def through(self, view: ByteRemap) -> DamagedObject:
         """The same object, its bytes where they were written; the caller closes this one."""
-        store = RemappedStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
-        return DamagedObject(
-            store, self.key, self.url, info, self.counters, False, self.file_id,
-            decrypt=self.decrypt, _beneath=self, _view=view,
-        )  # fmt: skip
+        return self._read_from(RemappedStore(self.store, self.info, view), info, decrypt=self.decrypt, _view=view)
+
+    def _read_from(self, store: ReadStore, info: ObjectInfo, **seen: Any) -> DamagedObject:
+        """The same object through a store that stands for its own."""
+        common = (self.key, self.url, info, self.counters, False, self.file_id)
+        return DamagedObject(store, *common, _beneath=self, **seen)
 
     async def __aenter__(self) -> Self:
         return self

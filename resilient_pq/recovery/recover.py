@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from resilient_pq.damage.on_damage import OnDamage
@@ -24,7 +24,8 @@ from resilient_pq.errors import (
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_retry
 from resilient_pq.io.output_target import Target, check_free, check_other, permissions_of
 from resilient_pq.io.resolve import Location
-from resilient_pq.io.upload.abandoned_uploads import uploads_left
+from resilient_pq.io.upload.upload_start import uploads_left
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.encrypted.with_keys import opened, read_by_records, with_damaged_indexes
@@ -177,9 +178,9 @@ async def salvage(
             repair = with_bit_turned_back if options.repair_bits else None
             salvage_options = SalvageOptions(alternates, repair, options.keep_unplaced)
             request = _Request(
-                target, policy, options.verify, salvage_options, options.only_damaged, again=options.words
+                target, policy, options.verify, salvage_options, options.only_damaged, progress, again=options.words
             )
-            report = await _recover(reconstruction, request, progress)
+            report = await _recover(reconstruction, request)
             assert report is not None
             return report
 
@@ -212,7 +213,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
             if reconstruction is None:
                 return None
             request = _Request(target, policy, True, SalvageOptions(), options.only_damaged, only_sound=True)
-            return await _recover(reconstruction, request, None)
+            return await _recover(reconstruction, request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,61 +225,55 @@ class _Request:
     verify: bool
     options: SalvageOptions
     only_damaged: bool
+    progress: Progress | None = None
     only_sound: bool = False
     again: tuple[str, ...] = ()
 
 
-async def _recover(reconstruction: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
+async def _recover(reconstruction: Reconstruction, request: _Request) -> Report | None:
     """The report; None where only what is sound was to be copied, and it is not."""
     unread = not request.verify and may_be_unread(reconstruction, request.target)
     output = None
     if reconstruction.error is None:
-        output = await _examine(reconstruction, request, progress, unread=unread)
+        output = await _examine(reconstruction, request, unread=unread)
     if output is None or not output.sound:
         if request.only_sound:
             return None
-        output = await _examine_closely(reconstruction, output, request, progress, unread=unread)
-    report = await _write(output, request, progress)
+        output = await _examine_closely(reconstruction, output, request, unread=unread)
+    report = await _write(output, request)
     if report is None:  # it has to be read after all, and then it is compared
-        return await _recover(reconstruction, replace(request, verify=True), progress)
+        return await _recover(reconstruction, replace(request, verify=True))
     return report
 
 
 async def _examine_closely(
-    reconstruction: Reconstruction,
-    output: OutputContents | None,
-    request: _Request,
-    progress: Progress | None,
-    *,
-    unread: bool,
+    reconstruction: Reconstruction, output: OutputContents | None, request: _Request, *, unread: bool
 ) -> OutputContents:
     """What can be kept of a file of which something is wrong: through its parity; if encrypted, by its records, too."""
     healed = await read_through_parity(reconstruction, only_ended=unread)
     if healed is not None or output is None:
-        output = await _examine(healed or reconstruction, request, progress, unread=unread)
+        output = await _examine(healed or reconstruction, request, unread=unread)
     if not output.sound:
-        output = await _examine_newer(output, request, progress)
+        output = await _examine_newer(output, request)
     if output.sound or reconstruction.source.decrypt is None:
         return output
     if (by_records := await read_by_records(output.reconstruction)) is None:
         return output
-    other = await _examine(by_records, request, progress, unread=False)
+    other = await _examine(by_records, request, unread=False)
     return other if other.rows.num_rows > output.rows.num_rows else output
 
 
-async def _examine_newer(output: OutputContents, request: _Request, progress: Progress | None) -> OutputContents:
+async def _examine_newer(output: OutputContents, request: _Request) -> OutputContents:
     """What can be kept of a newer version in front of the footer at the end, where there is one that decides."""
     newer = await find_newer(output.reconstruction, output.verification.scanned)
     if newer is None:
         return output
-    other = await _examine(newer.known, request, progress, unread=False)
+    other = await _examine(newer.known, request, unread=False)
     doubted = replace(output, findings=(*output.findings, newer.doubt))
     return other if newer.decides(other.rows.num_rows) else doubted
 
 
-async def _examine(
-    reconstruction: Reconstruction, request: _Request, progress: Progress | None, *, unread: bool
-) -> OutputContents:
+async def _examine(reconstruction: Reconstruction, request: _Request, *, unread: bool) -> OutputContents:
     """What of a file can be kept."""
     contents = reconstruction.contents
     if contents is None:
@@ -286,12 +281,12 @@ async def _examine(
     if contents.data_files:
         raise summary_refused(reconstruction.source.url)
     unread = unread and not reconstruction.source.rebuilt
-    verification = await verify_data(reconstruction, request.options, progress, unread=unread)
+    verification = await verify_data(reconstruction, request.options, request.progress, unread=unread)
     found, num_chunks = verification.reconstruction, verification.reconstruction.num_chunks
     return await off_loop(num_chunks, _choose_output, found, verification, request.on_damage)
 
 
-async def _write(output: OutputContents, request: _Request, progress: Progress | None) -> Report | None:
+async def _write(output: OutputContents, request: _Request) -> Report | None:
     """Write what can be kept; None where bytes have to be read that were to be copied unread."""
     _refuse_losses(output, request)
     report = await off_loop(output.reconstruction.num_chunks, _report, output, request)
@@ -301,7 +296,7 @@ async def _write(output: OutputContents, request: _Request, progress: Progress |
         return await _publish_columns(output, request.target, report)
     if request.only_damaged:
         await check_free(request.target)
-    copied = await publish(output, request.target, progress)
+    copied = await publish(output, request.target, request.progress)
     if copied is None or report.kept is None:
         return None
     kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
@@ -341,8 +336,8 @@ def _choose_output(reconstruction: Reconstruction, verification: Verification, o
     lost = tuple(sorted((*rows.lost, *verification.lost), key=lambda region: region.start))
     ledger = build_ledger(reconstruction, verification, rows, on_damage)
     schema, other = reconstruction.contents.schema, None
-    if policy is OnDamage.DROP and scanned:
-        other = better_policy(schema, rows, retain_rows(schema, row_groups, scanned, OnDamage.NULL))
+    if policy is OnDamage.DROP:
+        other = better_policy(schema, rows, row_groups, scanned)
     return OutputContents(reconstruction, verification, rows, lost, ledger, findings, other)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resilient_pq.encryption.keys import KeysArgument
 from resilient_pq.errors import SchemaError
 from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import Location
+from resilient_pq.lazy_dataclass import dataclass
 
 _FILE_ID = re.compile("[0-9a-fA-F]{32}")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from resilient_pq.damage.lost_region import Damage, LostRegion, place_to_json
 from resilient_pq.errors import Where
 from resilient_pq.io.location import is_web, without_query
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.notebook_html import damage_strip, page_frame, preformatted
 from resilient_pq.recovery.ledger.ledger_model import Ledger
 from resilient_pq.shell_commands import shell_line

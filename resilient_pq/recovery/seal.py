@@ -40,12 +40,11 @@ from resilient_pq.recovery.recover import salvage
 from resilient_pq.recovery.recover_options import RecoverOptions
 from resilient_pq.recovery.report import Damage, Kept, Outcome, Report, recovered_name
 from resilient_pq.recovery.resume.resume_layout import own_keys
-from resilient_pq.recovery.rewrite.copied_chunk import Derived, sealed_chunk
 from resilient_pq.recovery.rewrite.output_draft import Draft
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome, retain_rows
-from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
+from resilient_pq.recovery.rewrite.row_group_rewrite import Derived, RowGroupRewriter, sealed_chunk
 from resilient_pq.recovery.verification.findings import Progress
-from resilient_pq.recovery.verification.page_scan import PageScanner, SalvageOptions
+from resilient_pq.recovery.verification.page_scan import SalvageOptions
 from resilient_pq.recovery.verification.verification import Verification, verify_data
 from resilient_pq.shell_commands import command, in_shell
 from resilient_pq.units import MiB
@@ -153,9 +152,7 @@ class _Sealing:
         self._known = verification.reconstruction
         self._contents = contents
         self._target = target
-        scanner = PageScanner(self._known.source, verification.options, contents)
-        positions = self._known.positions
-        self._rewriter = RowGroupRewriter(self._known.source, contents, scanner, positions, verification.seen)
+        self._rewriter = RowGroupRewriter(verification, contents)
         self._notes: list[str] = []
 
     async def write(self) -> Report:

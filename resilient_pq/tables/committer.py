@@ -7,7 +7,6 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from resilient_pq.arrow.batch_ingest import Ingest
@@ -26,6 +25,7 @@ from resilient_pq.io import WRITING, FetchCounters, ReadStore, RetryPolicy
 from resilient_pq.io.cancellation import all_or_none, finish_in_thread
 from resilient_pq.io.resolve import retry_of
 from resilient_pq.io.transfer.retry import retrying
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.tables.file_table import FileTable, Marks, TableFile, TableSettings, location_of
 from resilient_pq.tables.partition_key import PartitionKey

@@ -24,10 +24,17 @@ from resilient_pq.format import logical
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, chunk_statistics
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import RetryPolicy
-from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.reader.contents import Contents
 from resilient_pq.tables.committer import telling
-from resilient_pq.tables.file_table import Marks, TableFile, check_rewrite, local_location, raised, sequences
+from resilient_pq.tables.file_table import (
+    Marks,
+    TableFile,
+    check_rewrite,
+    local_location,
+    raised,
+    s3_options,
+    sequences,
+)
 from resilient_pq.tables.partition_key import PartitionKey, partition_text, words
 
 _OF_S3FS = {
@@ -35,6 +42,7 @@ _OF_S3FS = {
     "secret": "AWS_SECRET_ACCESS_KEY",
     "token": "AWS_SESSION_TOKEN",
     "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
 }
 
 
@@ -71,20 +79,10 @@ class DeltaTable:
             )
         options = self.storage_options
         if options is None and root.startswith("s3://"):
-            options = _s3_options(storage_options or {})
+            options = s3_options(storage_options or {}, _OF_S3FS)
+            if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+                options["AWS_ALLOW_HTTP"] = "true"
         return ConnectedDelta(self, root, dict(options or {}))
-
-
-def _s3_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
-    """What deltalake reaches S3 with, from the options of a store."""
-    options = s3fs_options({name: value for name, value in storage_options.items() if name != "retry"})
-    client = options.get("client_kwargs") or {}
-    found = {theirs: str(options[ours]) for ours, theirs in _OF_S3FS.items() if options.get(ours)}
-    if "region_name" in client:
-        found["AWS_REGION"] = client["region_name"]
-    if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-        found["AWS_ALLOW_HTTP"] = "true"
-    return found
 
 
 class ConnectedDelta:

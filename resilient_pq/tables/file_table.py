@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.errors import FormatError, OptionError, StoreError, UnsupportedError, Where
 from resilient_pq.io import LocalStore, ReadStore, RetryPolicy
+from resilient_pq.io.s3.s3_options import s3fs_options
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.tables.partition_key import PartitionKey
 
@@ -105,6 +106,13 @@ def local_location(path: str) -> str:
     """The URL of a local file as tables have it, without escapes."""
     real = os.path.realpath(path).replace(os.sep, "/")
     return f"file://{'' if real.startswith('/') else '/'}{real}"
+
+
+def s3_options(storage_options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, str]:
+    """What another library reaches S3 with, from the options of a store: its names by those of s3fs."""
+    options = s3fs_options({name: value for name, value in storage_options.items() if name != "retry"})
+    options |= {"region_name": (options.get("client_kwargs") or {}).get("region_name")}
+    return {theirs: str(options[ours]) for ours, theirs in names.items() if options.get(ours)}
 
 
 def read_marks(text: str | None, where: str) -> dict[str, int]:

@@ -23,7 +23,6 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, frame
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import RetryPolicy
-from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.tables.committer import telling
 from resilient_pq.tables.field_ids import with_field_ids
 from resilient_pq.tables.file_table import (
@@ -33,6 +32,7 @@ from resilient_pq.tables.file_table import (
     local_location,
     raised,
     read_marks,
+    s3_options,
     sequences,
     write_marks,
 )
@@ -51,6 +51,7 @@ _OF_S3FS = {
     "secret": "s3.secret-access-key",
     "token": "s3.session-token",
     "endpoint_url": "s3.endpoint",
+    "region_name": "s3.region",
 }
 
 
@@ -99,7 +100,7 @@ class IcebergTable:
         if isinstance(given, str) and "/" not in given and os.sep not in given:
             return given, {}
         if isinstance(given, Mapping):
-            ours = _io_properties(storage_options) if folder.startswith("s3") else {}
+            ours = s3_options(storage_options, _OF_S3FS) if folder.startswith("s3") else {}
             return str(given.get("name", "default")), {**ours, **given}
         from sqlalchemy import URL  # noqa: PLC0415
 
@@ -107,16 +108,7 @@ class IcebergTable:
         path.mkdir(parents=True, exist_ok=True)
         uri = URL.create("sqlite", database=str(path / "catalog.db")).render_as_string()
         database = {"type": "sql", "uri": uri, "warehouse": local_location(str(path))}
-        return "default", {**(_io_properties(storage_options) if folder.startswith("s3") else {}), **database}
-
-
-def _io_properties(storage_options: Mapping[str, Any]) -> dict[str, Any]:
-    """What pyiceberg reads and writes S3 with, from the options of a store."""
-    options = s3fs_options({name: value for name, value in storage_options.items() if name != "retry"})
-    client = options.get("client_kwargs") or {}
-    found = {theirs: options[ours] for ours, theirs in _OF_S3FS.items() if options.get(ours)}
-    region = {"s3.region": client["region_name"]} if "region_name" in client else {}
-    return found | region
+        return "default", {**(s3_options(storage_options, _OF_S3FS) if folder.startswith("s3") else {}), **database}
 
 
 class ConnectedTable:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import unquote
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import SchemaError
+from resilient_pq.lazy_dataclass import dataclass
 
 #: What stands for null (Hive's ``hive.exec.default.partition.name``).
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"

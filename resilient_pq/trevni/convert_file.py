@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, Unpack
 
 from resilient_pq.arrow.batch_ingest import Batch
@@ -25,6 +25,7 @@ from resilient_pq.format.schema_tree import Schema, Selection
 from resilient_pq.io import WRITING, ReadStore, RetryPolicy, WriteStore, place_of, with_retry
 from resilient_pq.io.output_target import Target, check_free, check_other
 from resilient_pq.io.resolve import Opening
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
@@ -117,7 +118,7 @@ async def convert(
         creation = new_file(
             (target.store, target.key), None, schema=out_schema, options=options, mode="w" if overwrite else "x"
         )
-        stream = RowStream(source, selected, policy, verify=verify, keep_empty=False)
+        stream = RowStream(source, selected, policy, verify, keep_empty=False)
         conversion = _Conversion(source, stream, out_schema, verify)
         await _write(conversion, creation, policy, progress)
         keys = {} if options.encryption is None else options.encryption.reading()

@@ -123,7 +123,7 @@ class TrevniFile:
             unit = how.options.coerce_int96_timestamp_unit or "ns"
             fields = ColumnFields(schema, text_metadata(self.metadata), int96_unit=unit)
             field = struct_projected(fields.struct([column.position for column in selected]), branches)
-        stream = RowStream(self._source, selected, how.on_damage, verify=how.verify, keep_empty=True)
+        stream = RowStream(self._source, selected, how.on_damage, how.verify, keep_empty=True)
         windows = stream.windows(start=offset, stop=None if limit is None else offset + limit, most_rows=most_rows)
 
         def arrays_of(rows: KeptRows) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from resilient_pq.format.pages.row_selection import null_rows
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf, Schema, Selection
 from resilient_pq.io import ObjectInfo, ObjectRange, ObjectTail, ReadStore, fetch_groups
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.read_options import ReadOptions
 from resilient_pq.trevni.blocks import avro_schema, column_names, dremel, record_shape
 from resilient_pq.trevni.blocks.column_reader import Loss, read_block
@@ -215,47 +215,40 @@ class KeptRows:
     leaves: Mapping[int, LeafData]
 
 
+@dataclass(slots=True)
 class RowStream:
     """The rows of some columns that are kept, and what is lost of them, counted: every row once."""
 
-    def __init__(
-        self,
-        source: TrevniSource,
-        selected: Sequence[Selection],
-        on_damage: OnDamage,
-        *,
-        verify: bool,
-        keep_empty: bool,
-    ) -> None:
-        """Read nothing yet; `keep_empty` is as of `choose_rows`."""
-        self._source = source
-        self._selected = selected
-        self._on_damage = on_damage
-        self._verify = verify
-        self._keep_empty = keep_empty
-        self._reader: RowReader | None = None
-        self._rows: dict[Loss, int] = {}
-        self._nulled: dict[Loss, int] = {}
+    source: TrevniSource
+    selected: Sequence[Selection]
+    on_damage: OnDamage
+    verify: bool
+    keep_empty: bool  # as of `choose_rows`
+    _reader: RowReader | None = None
 
     @property
     def leaves(self) -> list[Leaf]:
         """The leaves of the columns wanted, in their order."""
-        return [leaf for column in self._selected for leaf in column.leaves]
+        return [leaf for column in self.selected for leaf in column.leaves]
 
     @property
     def num_lost(self) -> int:
         """Rows that were left out."""
-        return sum(self._rows.values())
+        return sum(loss.num_rows for loss in self._losses)
 
     @property
     def num_nulled(self) -> int:
         """Values that became null."""
-        return sum(self._nulled.values())
+        return sum(loss.num_nulled for loss in self._losses)
 
     @property
     def unverified(self) -> Mapping[str, int]:
         """By the name of a column the number of its blocks whose checksum is that of no bytes."""
         return {} if self._reader is None else self._reader.unverified
+
+    @property
+    def _losses(self) -> Sequence[Loss]:
+        return () if self._reader is None else self._reader.losses
 
     def regions(self) -> tuple[LostRegion, ...]:
         """The bytes that were lost, in their order, and what that cost."""
@@ -263,13 +256,13 @@ class RowStream:
             LostRegion(
                 loss.start,
                 loss.end,
-                self._rows.get(loss, 0),
+                loss.num_rows,
                 Damage.TORN if isinstance(loss.error, TornFileError) else Damage.CORRUPT,
                 loss.error.message,
-                Where(key=self._source.url, column=loss.column, page=loss.block, offset=loss.start),
-                self._nulled.get(loss, 0),
+                Where(key=self.source.url, column=loss.column, page=loss.block, offset=loss.start),
+                loss.num_nulled,
             )
-            for loss in (() if self._reader is None else self._reader.losses)
+            for loss in self._losses
         ]
         return tuple(sorted(found, key=lambda region: (region.start, region.end)))
 
@@ -277,7 +270,7 @@ class RowStream:
         self, *, start: int = 0, stop: int | None = None, most_rows: int = BATCH_ROWS
     ) -> AsyncGenerator[KeptRows, None]:
         """The rows that are kept from `start` up to `stop`, window by window; a block that is bad is read once more."""
-        source = self._source
+        source = self.source
         with located(Where(key=source.url)):
             reader = self._reader = await self._row_reader(start, stop)
             most_bytes = source.options.memory_budget
@@ -292,7 +285,7 @@ class RowStream:
                     yield self._kept(rows)
 
     async def _row_reader(self, start: int, stop: int | None) -> RowReader:
-        source = self._source
+        source = self.source
         stop = source.num_rows if stop is None else min(stop, source.num_rows)
         stop = stop if start < stop else 0  # nothing is read for no rows
         positions = needed_columns(source.layout.sources[leaf.ordinal] for leaf in self.leaves)
@@ -315,7 +308,7 @@ class RowStream:
             first_rows=first_rows,
             start=start,
             stop=stop,
-            verify=self._verify,
+            verify=self.verify,
         )
 
     async def _rows_of_blocks(self, table: BlockTable) -> list[int | None]:
@@ -324,10 +317,10 @@ class RowStream:
         for block in range(len(table)):
             start, end = table.span(block)
             counts.append(None)
-            for _ in range(2 if end <= self._source.info.size else 0):
-                data = await self._source.read(start, end)
+            for _ in range(2 if end <= self.source.info.size else 0):
+                data = await self.source.read(start, end)
                 try:
-                    whole, _ = table.unpack(block, data, verify=self._verify)
+                    whole, _ = table.unpack(block, data, verify=self.verify)
                     counts[block] = read_block(table.column, whole, int(table.counts[block])).num_rows
                     break
                 except FormatError:
@@ -336,7 +329,7 @@ class RowStream:
 
     async def _supply(self, reader: RowReader, window: Window) -> None:
         """Fetch the blocks of a window."""
-        source = self._source
+        source = self.source
         ranges = [ByteRange(wanted.start, wanted.end) for wanted in window.blocks]
         async with aclosing(_fetched(source.store, source.tail, ranges, source.options)) as deliveries:
             async for index, data in deliveries:
@@ -353,10 +346,10 @@ class RowStream:
         end = rows.first_row + rows.num_rows
         if not rows.losses:
             return KeptRows(end, rows.num_rows, {at: data for at, data in rows.leaves.items() if data is not None})
-        if self._on_damage is OnDamage.RAISE:
+        if self.on_damage is OnDamage.RAISE:
             raise next(iter(rows.losses.values())).error
         present = dict.fromkeys(rows.losses, np.zeros(rows.num_rows, np.bool_))
-        choice = choose_rows(self._selected, present, rows.num_rows, self._on_damage, keep_empty=self._keep_empty)
+        choice = choose_rows(self.selected, present, rows.num_rows, self.on_damage, keep_empty=self.keep_empty)
         self._count(rows, choice)
         kept = {}
         for leaf in self.leaves:
@@ -369,8 +362,8 @@ class RowStream:
         """Count what a window lost, its rows with the first column that lost them."""
         dropped = rows.num_rows - choice.num_rows
         for ordinal, loss in sorted(rows.losses.items()):
-            self._rows[loss] = self._rows.get(loss, 0) + dropped
+            loss.num_rows += dropped
             dropped = 0
             nulled = choice.nulled.get(ordinal)
             if nulled is not None:
-                self._nulled[loss] = self._nulled.get(loss, 0) + int(np.count_nonzero(nulled))
+                loss.num_nulled += int(np.count_nonzero(nulled))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io import ObjectSink, StoredState
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.file_layout import FileLayout
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import IO, Any, Self
 
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import open_private
+from resilient_pq.lazy_dataclass import dataclass
 
 #: No line of a log comes near: keys have at most 1,024 bytes, and upload ids some hundred.
 _MAX_LINE_BYTES = 64 * 1024

@@ -7,7 +7,9 @@ them the row-group records carry what a recovery needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from resilient_pq.lazy_dataclass import dataclass
 
 #: As many as all readers take: parquet-rs before version 59 counts row groups in an i16.
 MAX_ROW_GROUPS = 32_767

@@ -9,11 +9,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
+from resilient_pq.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.side_by_side import SideBySide
 from resilient_pq.format.sorting import is_sorted
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.writer import cut_policy
 from resilient_pq.writer.column_options import WrittenColumns
 from resilient_pq.writer.cut_policy import WriteProgress

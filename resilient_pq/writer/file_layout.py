@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xxhash import xxh3_64_intdigest
@@ -34,6 +33,7 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
 )
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 from resilient_pq.writer import cut_policy

@@ -9,7 +9,7 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn, assert_never
 
@@ -21,7 +21,8 @@ from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
-from resilient_pq.io.upload.abandoned_uploads import abort_after
+from resilient_pq.io.upload.upload_start import abort_after
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.writer.checkpoint_history import Checkpoint
 from resilient_pq.writer.checkpoint_log import CheckpointLog

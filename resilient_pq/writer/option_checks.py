@@ -6,11 +6,12 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from resilient_pq.errors import OptionError
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_shape import MOST_INLINE, ParityShare
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -15,6 +14,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
 from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.machine_limits import processors
 from resilient_pq.parity.group_shape import ParityShare
 from resilient_pq.units import MiB
@@ -115,7 +115,7 @@ class WriteOptions:
     checkpoint_bytes: int | None = option(
         None, whole_number, OptionHelp("SIZE", "Also write a checkpoint after this many bytes.")
     )
-    checkpoint_log: str | os.PathLike[str] | None = option(  # noqa: RUF009  # its default is None
+    checkpoint_log: str | os.PathLike[str] | None = option(  # its default is None
         None,
         file_path,
         OptionHelp("FILE", "Write a line for each stored checkpoint, for `rpq uploads --log`.", flag="--log"),
@@ -198,7 +198,7 @@ class EncoderOptions:
     checkpoint_overhead: float = option(
         0.02, share, OptionHelp("SHARE", "Checkpoints take at most this share of the bytes of the file.")
     )
-    encryption: Encryption | EncryptionOfEach | None = option(None, encryption_keys)  # noqa: RUF009  # its default is None
+    encryption: Encryption | EncryptionOfEach | None = option(None, encryption_keys)  # its default is None
     parity: float | str | None = option(
         None,
         parity_share,

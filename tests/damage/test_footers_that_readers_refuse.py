@@ -101,6 +101,23 @@ async def test_a_chunk_without_a_size(lacks: bool) -> None:
     assert (await rpq.check((store, "damaged"))).outcome is (rpq.Outcome.DAMAGED if lacks else rpq.Outcome.SOUND)
 
 
+@pytest.mark.parametrize("nameless", [range(1), range(5), range(6)])
+async def test_chunks_without_the_name_of_their_column(nameless: range) -> None:
+    """A writer may leave them all out; where some have one, the others have lost it."""
+    pages, metadata = pages_and_metadata()
+    chunks = [chunk.meta_data for row_group in metadata.row_groups for chunk in row_group.columns]
+    for number in nameless:
+        chunk = chunks[number]
+        assert chunk is not None
+        chunk.path_in_schema = None
+    store = MemoryStore()
+    await store.put("damaged", pages + footer.frame(compact_protocol.encode(metadata)))
+    report = await rpq.check((store, "damaged"))
+    some = len(nameless) < len(chunks)
+    assert report.outcome is (rpq.Outcome.DAMAGED if some else rpq.Outcome.SOUND)
+    assert any("names some column chunks" in finding.message for finding in report.findings) == some
+
+
 @pytest.mark.parametrize("lacks", [False, True])
 async def test_a_chunk_without_an_offset(lacks: bool) -> None:
     """A wrong bit makes a field of it that nobody knows; a writer may state 0 all the same."""

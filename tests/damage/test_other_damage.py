@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from page_layout import Layout
 from sampled import sampled
 
 import resilient_pq as rpq
@@ -310,3 +311,26 @@ class TestLargerPieces:
         data = small.data[: first[0]] + swapped + small.data[second[1] :]
         assert len(data) == len(small.data)
         await examined(small, data, may_lose=[2, 3])
+
+
+@pytest.mark.parametrize("group", range(2))
+async def test_a_dictionary_of_a_chunk_whose_pages_nothing_names(group: int) -> None:
+    """In an unfinished file, without the record of its row group, a damaged header leaves only the dictionary known."""
+    store, rows = MemoryStore(), range(60_000)
+    options: dict[str, Any] = {"row_group_rows": 20_000, "checkpoint_every": None, "compression": None}
+    async with rpq.create((store, "file"), encodings={"id": "PLAIN"}, **options) as writer:
+        await writer.write({"id": rows, "kind": [i % 5 for i in rows]})
+    whole = bytes((await store.read_tail("file", 1 << 30)).data)
+    layout = Layout(whole)
+    record = [record.place for record in layout.records if record.kind == ROW_GROUP][group]
+    header = layout.row_groups[group].chunks[1].pages[1].header
+    data = bytearray(whole[: layout.footer.start - 96])
+    for place in (range(record.start, record.start + 96), header):
+        data[place.start : place.stop] = b"\xff" * len(place)
+    await store.put("torn", bytes(data))
+    lost: list[rpq.LostRegion] = []
+    async with rpq.open((store, "torn"), on_damage="drop", on_lost=lost.append, require_complete=False) as file:
+        kept = (await file.read(["id"], filters=[("kind", "==", 3)])).to_pydict()["id"]
+    gone = range(20_000 * group, 20_000 * (group + 1))
+    assert kept == [i for i in rows if i % 5 == 3 and i not in gone]
+    assert 20_000 in [region.num_rows for region in lost]

@@ -22,11 +22,7 @@ CASES, BATCH = 20_000, 5 * CASES_OF_A_FAMILY
 SAMPLE, CASES_OF_EACH = 18, 5
 
 
-#: Of a batch so many cases may still be wrong: chunks without records put into columns by their sizes. The aim is none.
-MOST_WRONG = 1
-
-
-def held(seeds: list[int], most_wrong: int = 0) -> None:
+def held(seeds: list[int]) -> None:
     """Run cases, and say which of them are wrong."""
     wrong = []
     for seed in seeds:
@@ -35,7 +31,7 @@ def held(seeds: list[int], most_wrong: int = 0) -> None:
         if failures:
             words = "".join(f"\n    {failure}" for failure in failures)
             wrong.append(f"--case {seed} ({case.family.kind}; {case.damage}: {case.words}){words}")
-    assert len(wrong) <= most_wrong, f"{len(wrong)} of {len(seeds)} cases:\n" + "\n".join(wrong)
+    assert not wrong, f"{len(wrong)} of {len(seeds)} cases:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("family", range(SAMPLE))
@@ -50,7 +46,7 @@ ONCE_WRONG = (
     4876, 8411, 8845, 9188, 10159, 10312, 10741, 10753, 10760, 11102, 11119, 11180, 12414, 12874, 15242, 20911, 21105,
     23988, 40192, 40322, 40986, 43352, 50123, 52004, 60975, 71141, 133566,
     134324, 135865, 201681, 203227, 203325, 203391, 203883, 206330,
-    220232, 220243, 230456, 231418,
+    220232, 220243, 230456, 231418, 260357, 260392, 261232,
 )  # fmt: skip
 
 
@@ -64,7 +60,7 @@ def test_what_was_wrong_once(seed: int) -> None:
 @pytest.mark.parametrize("first", range(0, CASES, BATCH))
 def test_structural_damage(first: int) -> None:
     """All cases, in batches that share their families."""
-    held(list(range(first, first + BATCH)), MOST_WRONG)
+    held(list(range(first, first + BATCH)))
 
 
 def a_case(data: bytes | None = None) -> Case:

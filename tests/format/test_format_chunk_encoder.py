@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resilient_pq import memory_pool
 from resilient_pq.checksum import unsigned
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType, Type
@@ -72,12 +73,21 @@ def _assert_consistent(leaf: Leaf, chunk: EncodedChunk, num_rows: int) -> None:
     else:
         assert chunk.dictionary_page is None and chunk.dictionary_body is None
         assert chunk.metadata.dictionary_page_offset is None
+    headers = [page.data_header or page.header.dictionary_page_header for page in pages]
+    used = [
+        (page.header.type, header.encoding) for page, header in zip(pages, headers, strict=True) if header is not None
+    ]
     stats = chunk.metadata.encoding_stats
-    assert stats is not None and sum(stat.count for stat in stats) == len(pages)
-    assert Counter({stat.page_type: stat.count for stat in stats}) == Counter(page.header.type for page in pages)
-    used = {stat.encoding for stat in stats}
-    assert used <= set(chunk.metadata.encodings)
-    assert (int(Encoding.RLE) in chunk.metadata.encodings) or not leaf.max_definition_level
+    assert stats is not None
+    assert Counter({(stat.page_type, stat.encoding): stat.count for stat in stats}) == Counter(used)
+    levels = {
+        encoding
+        for page in data_pages
+        for maximum, kind in ((leaf.max_definition_level, "definition"), (leaf.max_repetition_level, "repetition"))
+        if maximum
+        for encoding in (getattr(page.data_header, f"{kind}_level_encoding", Encoding.RLE),)
+    }
+    assert set(chunk.metadata.encodings) == {encoding for _, encoding in used} | levels
     assert chunk.metadata.path_in_schema == list(leaf.path)
 
 
@@ -94,6 +104,20 @@ def test_numbers(
     kind = PageType.DATA_PAGE if version == 1 else PageType.DATA_PAGE_V2
     assert {page.header.type for page in _data_pages(chunk)} == {kind}
     assert rows_of(decoded(leaf, chunk, num_rows=1000)) == rows
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(0, 1))
+def test_pages_with_nulls_and_without(
+    leaf_of: Make, flat: Make, encode: Make, decoded: Make, rows_of: Make, with_nulls: list[bool], unset: int
+) -> None:
+    """Whatever the memory held before that their flags are put into."""
+    leaf = leaf_of(Type.INT64)
+    rows = [None if nulls and i == 5 else i for nulls in with_nulls for i in range(10)]
+    chunk = encode(leaf, flat(leaf, rows), page_rows=10)
+    assert len(_data_pages(chunk)) == len(with_nulls)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_pool, "empty", lambda shape, dtype: np.full(shape, unset, dtype))
+        assert rows_of(decoded(leaf, chunk, num_rows=len(rows))) == rows
 
 
 @pytest.mark.parametrize("version", [1, 2])

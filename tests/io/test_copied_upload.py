@@ -8,10 +8,13 @@ import uuid
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from resilient_pq.errors import AccessDeniedError, ObjectChangedError
 from resilient_pq.io import MemoryStore, ObjectInfo, Part, RetryPolicy, S3Store, SinkOptions
-from resilient_pq.io.upload.copied_upload import copied_upload
+from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy
+from resilient_pq.io.upload.part_layout import part_size
 from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)
@@ -37,6 +40,18 @@ def test_whose_objects_a_store_copies(moto_server: Any) -> None:
     assert not store.copies_from(store_of(moto_server, key="another"))
     assert not store.copies_from(store_of(moto_server, endpoint_url="http://127.0.0.1:1"))
     assert not store.copies_from(MemoryStore()) and not MemoryStore().copies_from(MemoryStore())
+
+
+@given(st.integers(0, 2**35), st.booleans(), st.sampled_from([5, 8, 64]))
+def test_parts_that_are_copied(end: int, equal_parts: bool, part_mib: int) -> None:
+    """They begin at the first byte, leave no gap, and leave less than a part to be sent, mostly less than a MiB."""
+    options = SinkOptions(part_bytes=part_mib * MiB, equal_parts=equal_parts)
+    parts = parts_to_copy(end, options)
+    edges = [0, *(part.end for part in parts)]
+    assert [part.start for part in parts] == edges[:-1] and not any(edge % MiB for edge in edges)
+    assert all(part.size >= part_size(number, options) for number, part in enumerate(parts, 1))
+    assert not equal_parts or {part.size for part in parts} <= {options.part_bytes}
+    assert 0 <= end - edges[-1] < (part_size(len(parts) + 1, options) if equal_parts or not parts else MiB)
 
 
 async def test_the_source_is_looked_at_before_the_first_copy_and_after_the_last(shared_proxy: Any) -> None:

@@ -18,7 +18,7 @@ from resilient_pq.io import ObjectInfo
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.transfer.coalescing import MergeOptions
 from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fetch_groups, fetch_places
-from resilient_pq.io.transfer.fetch_counters import FetchCounters, count_retry
+from resilient_pq.io.transfer.fetch_counters import FetchCounters, add_counts
 from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 16  # 4 KiB
@@ -252,7 +252,7 @@ async def test_the_pin_is_handed_to_every_request() -> None:
 async def test_retries_inside_the_store_are_counted_apart() -> None:
     class Retrying(MemoryStore):
         async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
-            count_retry(resumed=start > 0)
+            add_counts(retries=1, resumed=start > 0)
             return await super().read_range(key, start, end, pin=pin)
 
     store, first, second = Retrying(), FetchCounters(), FetchCounters()
@@ -260,7 +260,7 @@ async def test_retries_inside_the_store_are_counted_apart() -> None:
     async for _ in fetch(store, info, [ByteRange(0, 10)], counters=first):
         async for _ in fetch(store, info, [ByteRange(5, 10)], counters=second):
             pass
-    count_retry(resumed=True)  # nobody counts here
+    add_counts(retries=1, resumed=True)  # nobody counts here
     assert (first.retries, first.resumed) == (1, 0)
     assert (second.retries, second.resumed) == (1, 1)
 

@@ -85,8 +85,12 @@ class SkippingLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
+    failed: list[dict[str, Any]] = []  # what is raised where nobody awaits it
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
-        return runner.run(work)
+        runner.get_loop().set_exception_handler(lambda _, context: failed.append(context))
+        result = runner.run(work)
+    assert not failed
+    return result
 
 
 class Requests:

@@ -48,10 +48,12 @@ async def test_head(site: Any, store: HttpStore) -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 501])
 async def test_a_server_that_refuses_head_is_asked_for_the_first_byte(site: Any, store: HttpStore, status: int) -> None:
     site.statuses = [status]
-    info = await store.head(site.url)
-    assert (info.size, info.etag) == (len(DATA), '"v1"')
-    assert bytes(await store.read_range(site.url, 5, 9, pin=info)) == DATA[5:9]
-    await store.head(site.url)  # this host is not asked so again
+    with counting(FetchCounters()) as counters:
+        info = await store.head(site.url)
+        assert (info.size, info.etag) == (len(DATA), '"v1"')
+        assert bytes(await store.read_range(site.url, 5, 9, pin=info)) == DATA[5:9]
+        await store.head(site.url)  # this host is not asked so again
+    assert counters.requests == len(site.asked) - 3  # who calls counts each call
     assert [(method, headers.get("Range")) for method, headers in site.asked] == [
         ("HEAD", None), ("GET", "bytes=0-0"), ("GET", "bytes=5-8"), ("GET", "bytes=0-0"),
     ]  # fmt: skip

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import stat
@@ -733,3 +734,26 @@ async def test_an_open_file_is_read_by_many_threads(
     with store.opener(await store.head(path)) as file, ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda at: bytes(file.read(at, min(at + 9_000, len(data)))), starts))
     assert found == [data[start : start + 9_000] for start in starts]
+
+
+async def test_a_file_that_grows_within_a_tick_of_its_clock_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    store = LocalStore()
+    info = await store.head(str(path))
+    status = path.stat()
+    path.write_bytes(b"one, and more")
+    for later, same in ((0, True), (1, True), (-1, False)):
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + later))
+        with contextlib.nullcontext() if same else pytest.raises(ObjectChangedError):
+            assert bytes(await store.read_range(str(path), 0, 3, pin=info)) == b"one"
+
+
+async def test_an_open_file_is_closed_behind_its_block(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    store = LocalStore()
+    with store.opener(await store.head(str(path))) as file:
+        assert bytes(file.read(0, 3)) == b"one"
+    with pytest.raises(ValueError, match="closed"):
+        file.read(0, 3)

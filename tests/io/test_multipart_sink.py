@@ -658,8 +658,8 @@ async def test_a_listing_that_is_too_old_is_asked_for_again(size: int, known: in
     store = OldStore()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(5 * MiB), payload(size - 5 * MiB))
-    while sink._sender.tasks:
-        await asyncio.wait(sink._sender.tasks)
+    while sink._tasks:
+        await asyncio.wait(sink._tasks)
     await sink.complete()
     assert await content(store, "a") == payload(5 * MiB) + payload(size - 5 * MiB) and store.lists == 2
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import AccessDeniedError, NotFoundError, ObjectChangedError, StoreError, TransientError
 from resilient_pq.io import RetryPolicy, S3Store
-from resilient_pq.io.s3.bucket_request import BucketRequest
 from resilient_pq.io.s3.plain_access import PlainAccess
 from resilient_pq.io.s3.s3_client import S3Connection
+from resilient_pq.io.s3.s3_gets import BucketRequest
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.io.surroundings import surroundings
 

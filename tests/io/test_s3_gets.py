@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import AccessDeniedError, NotFoundError, ObjectChangedError
 from resilient_pq.io import FetchCounters, RetryPolicy, S3Store, counting
-from resilient_pq.io.s3.bucket_request import amz_date, authorization
 from resilient_pq.io.s3.s3_client import S3Client
+from resilient_pq.io.s3.s3_gets import amz_date, authorization
 
 WHEN = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
 DATA = bytes(range(256)) * 40

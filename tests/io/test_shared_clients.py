@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 import subprocess
 import sys
@@ -222,6 +223,7 @@ def test_keys_are_equal_where_their_values_are(one: Any, another: Any) -> None:
     keys = ClientKey("s3", one), ClientKey("s3", another)
     assert (keys[0] == keys[1]) == equal
     assert not equal or hash(keys[0]) == hash(keys[1])
+    assert keys[0] == ClientKey("s3", copy.deepcopy(one))
 
 
 def _sorted(value: Any) -> Any:

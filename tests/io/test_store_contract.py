@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,25 @@ from aiohttp.test_utils import TestServer
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from store_wrapper import RecordingStore
 
-from resilient_pq.io import FsspecStore, HttpStore, LocalStore, MemoryStore, ObstoreStore, S3Store, WriteStore
+from resilient_pq.errors import ObjectChangedError
+from resilient_pq.io import (
+    FsspecStore,
+    HttpStore,
+    LocalStore,
+    MemoryStore,
+    MultipartStore,
+    ObstoreStore,
+    ReadStore,
+    S3Store,
+    WriteStore,
+)
 from resilient_pq.io.testing import MultipartContract, ReadContract, StoreContract
+
+
+@pytest.mark.parametrize("make", [MemoryStore, LocalStore, S3Store, HttpStore])
+def test_a_store_says_whether_it_takes_uploads_in_parts(make: Callable[[], ReadStore]) -> None:
+    store = make()
+    assert store.capabilities.multipart == isinstance(store, MultipartStore)
 
 
 class TestMemoryStore(MultipartContract):
@@ -27,6 +44,17 @@ class TestMemoryStore(MultipartContract):
     @pytest.fixture
     def prefix(self) -> str:
         return "folder/"
+
+
+async def test_parts_are_copied_from_the_version_that_was_named() -> None:
+    store = MemoryStore()
+    before = await store.put("a", b"one")
+    now = await store.put("a", b"another")
+    upload_id = await store.create_upload("b")
+    for etag in (now.etag, None):
+        assert (await store.copy_part("b", upload_id, 1, "a", 0, 7, etag)).size == 7
+    with pytest.raises(ObjectChangedError):
+        await store.copy_part("b", upload_id, 2, "a", 0, 3, before.etag)
 
 
 class TestLocalStore(StoreContract):

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sampled import sampled
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io import Part, SinkOptions
-from resilient_pq.io.upload.part_layout import MAX_PARTS, max_object_size, part_size
+from resilient_pq.io.upload.part_layout import MAX_PARTS, PartBuffers, PartLayout, max_object_size, part_size
 from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
 from resilient_pq.units import GiB, MiB
 
@@ -412,6 +412,32 @@ def test_a_store_that_lost_a_part_is_found_out() -> None:
     assert isinstance(plan.next_request(now), ListParts)
     with pytest.raises(StoreError, match="part 2 is not what was sent"):
         plan.listed(found, now)
+
+
+def test_a_last_part_that_the_store_lost_is_sent_again() -> None:
+    plan = UploadPlan(SinkOptions(part_bytes=MiB))
+    plan.append(MiB + 5)
+    plan.close()
+    for _ in range(2):
+        request = plan.next_request(0.0)
+        assert isinstance(request, PutPart)
+        plan.acknowledged(Part(request.number, request.end - request.start, "a"), 0.0)
+    assert isinstance(plan.next_request(0.0), ListParts)
+    plan.listed([Part(1, MiB, "a"), Part(2, 5, "b")], 0.0)
+    assert plan.next_request(1000.0) == PutPart(2, MiB, MiB + 5)
+
+
+@given(st.lists(st.tuples(st.integers(1, 100_000), st.booleans()), max_size=20))
+def test_bytes_that_are_lent_out_never_change(pieces: list[tuple[int, bool]]) -> None:
+    buffers, data, lent = PartBuffers(PartLayout(SinkOptions())), b"", []
+    for size, looks in pieces:
+        piece = bytes([len(lent)]) * size
+        data += piece
+        buffers.append(memoryview(piece))
+        if looks:
+            lent.append((buffers.view(1, len(data)), data))
+    for views, then in lent:
+        assert b"".join(views) == then
 
 
 def test_parts_that_were_copied_may_have_sizes_of_their_own() -> None:

@@ -15,12 +15,22 @@ from varints import varint
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
+from resilient_pq.format.kernels.integers import varint as read_varint
+from resilient_pq.format.kernels.integers import varint_bytes
 
 types = pytest.mark.parametrize("dtype", [np.int32, np.int64])
 
 
 def zigzag(value: int) -> bytes:
     return varint(2 * value if value >= 0 else -2 * value - 1)
+
+
+@given(st.integers(0, 64), st.integers(-1, 1))
+def test_integers_of_variable_length(bits: int, more: int) -> None:
+    value = max((1 << bits) + more, 0)
+    data = varint_bytes(value)
+    assert data == varint(value)
+    assert read_varint(memoryview(b"x" + data + b"x"), 1, 65) == (value, 1 + len(data))
 
 
 def wrapped(value: int, bits: int) -> int:

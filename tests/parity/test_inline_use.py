@@ -82,6 +82,50 @@ async def test_a_resumed_file_is_protected_from_its_first_byte(
     await heals(file)
 
 
+@pytest.mark.parametrize("end", ["checkpoint", "row group"])
+async def test_a_torn_file_is_not_the_one_to_which_rows_were_appended(tmp_path: Path, end: str) -> None:
+    """Its last group ended the file before that, and is whole; the group behind it is lost with its record."""
+    path = tmp_path / "a"
+    async with rpq.create(path, parity="20%") as writer:
+        await writer.write({"b": VALUES[:5_000]})
+    whole = path.stat().st_size
+    async with rpq.append(path) as writer:
+        await writer.write({"b": VALUES[5_000:10_000]})
+    path.write_bytes(path.read_bytes()[: whole + (100 if end == "checkpoint" else 20_000)])
+    with pytest.raises(rpq.RepairError, match="the end of the file is lost"):
+        await rpq.repair(path, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("end", ["replaced", "replaced, cut", "zeroed"])
+async def test_the_end_of_an_appended_file_is_not_that_of_another_file(tmp_path: Path, end: str) -> None:
+    """A footer of the same make names the parity of the old version in its place, whose last group ended the file."""
+
+    async def written(name: str) -> tuple[Path, int]:
+        path = tmp_path / name
+        async with rpq.create(path, parity="20%") as writer:
+            await writer.write({"b": VALUES[:5_000]})
+        size = path.stat().st_size
+        async with rpq.append(path) as writer:
+            await writer.write({"b": VALUES[5_000:10_000]})
+        return path, size
+
+    path, size = await written("a")
+    old, _ = await written("b")
+    whole, end_of_other = path.read_bytes(), old.read_bytes()[:size][-2_000:]
+    if end == "zeroed":
+        damaged = whole[: size + 3_000] + bytes(len(whole) - size - 3_000)
+    else:
+        damaged = (whole if end == "replaced" else whole[: size + 20_000])[: -len(end_of_other)] + end_of_other
+    path.write_bytes(damaged)
+    try:
+        await rpq.repair(path, tmp_path / "new")
+    except rpq.RepairError:
+        assert not (tmp_path / "new").exists()
+    else:
+        assert (tmp_path / "new").read_bytes() == whole
+
+
 async def test_what_is_too_much_to_read_again_has_no_parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resilient_pq.recovery.resume.resume_layout._MOST_READ_AGAIN", 1_000)
     path = tmp_path / "a"

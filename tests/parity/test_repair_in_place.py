@@ -12,7 +12,7 @@ import xxhash
 
 import resilient_pq as rpq
 from resilient_pq.io import LocalStore, MemoryStore
-from resilient_pq.io.partial_file import file_info
+from resilient_pq.io.stored_object import file_info
 from resilient_pq.parity.in_place import finish_in_place, write_in_place
 
 BLOCKS = [(3, b"abc"), (4096, b"d" * 700), (9_990, b"the end of it")]

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from file_bytes import file_bytes, with_flips
@@ -204,6 +205,15 @@ async def test_pages_that_are_nowhere_are_missing(one_paged_file: Any) -> None:
         ".".join(c.path) for c in file.layout.row_groups[3].chunks[1:]
     }
     assert ledger.uncounted
+
+
+async def test_row_groups_without_rows_miss_no_pages() -> None:
+    data, table = io.BytesIO(), pa.table({"n": [1, 2]})
+    with pq.ParquetWriter(data, table.schema) as writer:
+        for part in (table, table.slice(2), table):
+            writer.write_table(part)
+    report, ledger, _ = await recovered(data.getvalue()[:-20])
+    assert (report.num_rows, ledger.missing) == (4, ())
 
 
 async def test_parts_in_another_order_are_told_of_where_they_lie(file_of_parts: Any) -> None:

@@ -48,6 +48,13 @@ async def test_torn(small: Any) -> None:
     assert report.next
 
 
+async def test_no_command_is_given_for_what_another_process_cannot_open(small: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(small.data[:-1])
+    with (tmp_path / "file").open("rb") as file:
+        report = await rpq.check(f"/dev/fd/{file.fileno()}")
+    assert (report.outcome, report.next) == (rpq.Outcome.DAMAGED, ())
+
+
 async def test_a_page(small: Any) -> None:
     chunk = next(header for header in small.records(RecordKind.CHUNK) if header.num_row_groups == 2)
     changed = bytearray(small.data)

@@ -302,3 +302,8 @@ def test_a_converter_that_leaves_pairs_alone_is_not_undone() -> None:
     assert changed != CHANGES[TextChange.LF_TO_CRLF](data)
     assert undo_text_change(changed) is None
     assert drive(changed).name == "text-mode"
+
+
+@pytest.mark.parametrize(("zeros", "name"), [(4095, "unknown"), (4096, "zeros")])
+def test_the_last_4096_bytes_are_looked_at(zeros: int, name: str) -> None:
+    assert drive(bytes(2 << 20) + b"x" + bytes(zeros)).name == name

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ledger_check import check_ledger
 
+from resilient_pq import sync as rpq
 from resilient_pq.errors import RecoveryError
 from resilient_pq.recovery.ledger.ledger_model import (
     ByteUse,
@@ -173,3 +177,14 @@ def test_rows_that_nobody_counted() -> None:
     assert check_ledger(ledger) == []
     assert ledger.uncounted
     assert ledger.to_json()["rows_lost"] is None
+
+
+def test_a_footer_without_its_end_is_lost_in_the_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "torn.parquet"
+    pq.write_table(pa.table({"a": list(range(1000)), "b": ["x"] * 1000}), path, row_group_size=500)
+    data = path.read_bytes()
+    path.write_bytes(data[:-60])
+    report = rpq.recover(path, tmp_path / "out.parquet")
+    assert report.kept is not None and report.kept.ledger is not None
+    (footer,) = [region for region in report.kept.ledger.regions if region.what == "footer"]
+    assert (footer.use, footer.reason) == (ByteUse.LOST, "its end is missing")

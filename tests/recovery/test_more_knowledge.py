@@ -85,3 +85,26 @@ def test_more_knowledge_never_gives_fewer_rows(tmp_path: Path, name: str, seed: 
     assert known[0] <= nulled_known[0]
     assert _within_reach(dropped) <= _within_reach(known)
     assert dropped[0] <= _recovered(torn, keep_unplaced=True)[0]
+
+
+def _two_columns(num_rows: int, path: Path, kind: str) -> None:
+    """Columns of one type without dictionaries, the last row group of which is shorter."""
+    draw = random.Random(num_rows)
+    numbers = pa.array([draw.random() for _ in range(2 * num_rows)], kind)
+    by_duckdb()(pa.table({"a": numbers[:num_rows], "b": numbers[num_rows:]}), 2048, path)
+
+
+@pytest.mark.parametrize("num_rows", [3973, 4500, 5000])
+@pytest.mark.parametrize("rows_of_sibling", [2048, 3000, 100])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_sibling_costs_no_rows_of_columns_of_one_type(
+    tmp_path: Path, num_rows: int, rows_of_sibling: int, kind: str
+) -> None:
+    whole, torn, sibling = (tmp_path / name for name in ("whole", "torn", "sibling"))
+    _two_columns(num_rows, whole, kind)
+    _two_columns(rows_of_sibling, sibling, kind)
+    data = whole.read_bytes()
+    torn.write_bytes(data[: -8 - int.from_bytes(data[-8:-4], "little")])
+    assert _recovered(torn)[0] == num_rows
+    assert _recovered(torn, schema_from=sibling)[0] == num_rows
+    assert rpq.read(tmp_path / "saved.parquet").to_pydict() == rpq.read(whole).to_pydict()

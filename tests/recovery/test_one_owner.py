@@ -181,7 +181,7 @@ class Held:
         return {"id": list(rows), "by": [by] * len(rows), "noise": noise}
 
     def epoch_of(self, writer: Any, actor: Actor) -> int:
-        lease = writer._sink._sender.lease
+        lease = writer._sink._lease
         return actor.epoch if lease is None or lease.held is None else lease.held.epoch.number
 
     async def settled(self) -> None:

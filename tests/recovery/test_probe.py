@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+from math import nan
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from resilient_pq.damage.page_search import FoundPage, Proof
 from resilient_pq.format import compact_protocol
@@ -32,6 +37,19 @@ def test_places_in_a_dictionary_have_hardly_anything_behind_them(behind: int, fi
     body = b"\x01\x0a\x01" + bytes(behind)  # bits for each, a run of five, its value
     data = DataPageHeader(5, int(Encoding.PLAIN_DICTIONARY), 3, 3)
     assert probed(data, body, Repetition.REQUIRED).decoded is fits
+
+
+FLOATS = st.floats(0.125, 2**20, width=32) | st.floats(-(2**20), -0.125, width=32) | st.sampled_from([nan, -nan])
+
+
+@given(st.lists(st.integers(-(2**20), 2**20), min_size=1), st.lists(FLOATS, min_size=1))
+def test_numbers_look_like_what_they_are(integers: list[int], floats: list[float]) -> None:
+    for kind, numbers in (("i", integers), ("f", floats)):
+        body = struct.pack(f"<{len(numbers)}{kind}", *numbers)
+        known = probed(DataPageHeader(len(numbers), int(Encoding.PLAIN), 3, 3), body, Repetition.REQUIRED)
+        assert known.looks_floating is (kind == "f"), numbers
+        assert known.numbers is not None
+        assert kind == "f" or known.numbers == (min(integers), max(integers))
 
 
 @pytest.mark.parametrize(("behind", "fits"), [(b"", True), (bytes(8), True), (bytes(3), False), (b"PAR1PAR1", False)])

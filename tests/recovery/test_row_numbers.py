@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,9 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
+from resilient_pq.recovery.evidence.numbering import number_row_groups
+from resilient_pq.recovery.evidence.row_counts import find_uncounted
+from resilient_pq.recovery.report import Damage
 from resilient_pq.recovery.rewrite.retained_rows import row_numbers
 
 
@@ -108,3 +112,22 @@ async def test_a_torn_footer_with_pages_behind_it_counts_no_rows_of_the_file(wri
     report = await rpq.recover((store, "damaged"), (store, "out.parquet"))
     assert report.kept is not None
     assert (report.exit_code, report.kept.rows_lost) == (1, None)
+
+
+def test_carved_row_groups_are_numbered_without_gaps_where_none_is_missing() -> None:
+    numbered = number_row_groups([group(at, 10, None) for at in range(3)])
+    assert [each.ordinal for each in numbered] == [0, 1, 2]
+
+
+def test_the_place_is_a_guess_behind_what_may_be_a_rest_up_to_a_recorded_row_group() -> None:
+    rest = replace(group(1, 10, None), may_be_rest=True)
+    recorded = replace(group(3, 10, 30), method=Method.ROW_GROUP_RECORD)
+    numbered = number_row_groups([group(0, 10, 0), rest, group(2, 10, None), recorded, group(4, 10, None)])
+    assert [each.placed for each in numbered] == [True, False, False, True, True]
+
+
+def test_a_row_group_whose_stated_rows_cannot_be_right_is_reported() -> None:
+    known = [group(0, 10, 0), group(1, 5000, 10), group(2, None, None)]
+    (lost,) = find_uncounted(known, {1: group(1, None, 10), 2: group(2, None, None)})
+    assert (lost.start, lost.end, lost.damage, lost.where.row_group) == (100, 200, Damage.CORRUPT, 1)
+    assert "5,000 rows are stated" in lost.reason

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.errors import FormatError
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io import MemoryStore
 from resilient_pq.recovery.carve import CarveLimits
@@ -112,3 +113,12 @@ async def test_a_search_for_a_footer_that_was_given_up_is_told_of(
     told = [finding for finding in report.findings if "there may be a footer" in finding.message]
     expected = [] if limit is None else [(Damage.UNVERIFIED, 0, len(data))]
     assert [(one.damage, one.start, one.end) for one in told] == expected
+
+
+def test_taking_more_than_is_left_says_what_to_do() -> None:
+    budget = SearchBudget(10)
+    budget.take(10)
+    with pytest.raises(FormatError, match="given up") as raised:
+        budget.take()
+    assert "--schema-from" in (raised.value.hint or "")
+    assert budget.ended

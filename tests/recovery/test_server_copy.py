@@ -25,7 +25,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
-from resilient_pq.recovery.rewrite.server_copy import bytes_copied_unread, prefixed_sink
+from resilient_pq.recovery.rewrite.output_object import bytes_copied_unread, prefixed_sink
 
 MiB = 2**20
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=MiB, max_bytes_in_flight=4 * MiB)

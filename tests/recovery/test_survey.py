@@ -12,6 +12,7 @@ from footers_of_others import with_footer
 from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import FILE_ID_KEY, STATE_KEY
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
+from resilient_pq.recovery.evidence.records.recorded_metadata import parse_row_group
 from resilient_pq.recovery.evidence.records.survey import survey
 from resilient_pq.units import KiB
 
@@ -24,7 +25,7 @@ def found_rows(surveyed: Any) -> int:
 
 def test_of_a_whole_file_it_takes_the_final_footer(small: Any, drive: Any) -> None:
     surveyed = drive(small.data)
-    assert surveyed.result.footer.header.kind == RecordKind.FINAL
+    assert surveyed.result.footer.header.kind == RecordKind.FINAL and surveyed.result.has_final
     assert surveyed.result.row_groups == {}
     assert not surveyed.result.scanned
     assert found_rows(surveyed) == 50
@@ -34,11 +35,27 @@ def test_of_a_cut_file_it_takes_the_newest_checkpoint_and_the_row_groups_behind_
     (final,) = small.records(RecordKind.FINAL)
     surveyed = drive(small.data[: final.offset])
     result = surveyed.result
-    assert result.footer.header == small.records(RecordKind.CHECKPOINT)[-1]
+    assert result.footer.header == small.records(RecordKind.CHECKPOINT)[-1] and not result.has_final
     assert sorted(result.row_groups) == [4]
     assert result.row_groups[4].rows_before == 40
     assert result.last == small.records(RecordKind.ROW_GROUP)[-1]
     assert not result.scanned
+
+
+def test_the_records_of_row_groups_say_what_the_footer_says(small: Any, drive: Any) -> None:
+    footer = drive(small.data).result.footer.metadata.row_groups
+    headers = small.records(RecordKind.ROW_GROUP)
+    found = [parse_row_group(each, memoryview(small.data)[each.offset + HEADER_SIZE : each.end]) for each in headers]
+    for recorded, stated in zip(found, footer, strict=True):
+        for chunk, other in zip(recorded.row_group.columns, stated.columns, strict=True):
+            # The footer has the checksums of indexes, too, which are written behind all row groups.
+            (sums, *rest), (all_sums, *others) = chunk.meta_data.key_value_metadata, other.meta_data.key_value_metadata
+            assert (sums.key, rest) == (all_sums.key, others)
+            assert sums.value.partition(":")[0] == all_sums.value.partition(":")[0]
+            assert replace(chunk.meta_data, key_value_metadata=None) == replace(
+                other.meta_data, key_value_metadata=None
+            )
+    assert [(each.ordinal, each.rows_before) for each in found] == [(i, 10 * i) for i in range(5)]
 
 
 def test_row_groups_behind_records_of_another_file_lead_to_none_of_its_footers(small: Any, drive: Any) -> None:

@@ -17,10 +17,10 @@ from sampled import ALL, sampled
 from resilient_pq import sync as rpq
 from resilient_pq.damage.partial_metadata import partial_metadata
 from resilient_pq.format import compact_protocol
-from resilient_pq.format.footer import MAGIC, ChunkSums, read_footer
+from resilient_pq.format.footer import MAGIC, ChunkSums, Footer, read_footer
 from resilient_pq.format.resilience_records import RECORD_MAGIC, RecordChain, RecordKind
 from resilient_pq.reader.contents import Contents
-from resilient_pq.recovery.evidence.footers.footer_evidence import find_shift, is_within
+from resilient_pq.recovery.evidence.footers.footer_evidence import find_shift, is_within, pages_begin
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.located_row_group import Method
@@ -491,3 +491,14 @@ def test_sums_of_ours_that_are_none_are_passed_over(tmp_path: Path) -> None:
     path.write_bytes(whole)
     rpq.recover(path, tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").to_pydict() == rows(50).to_pydict()
+
+
+def test_pages_begin_only_where_their_headers_can_be_read(carving: Any) -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"a": list(range(100)), "b": [str(i) for i in range(100)]}), out)
+    data = out.getvalue()
+    metadata = read_footer(data, 0)
+    assert isinstance(metadata, Footer)
+    chunks = metadata.metadata.row_groups[0].columns
+    for body, begin in ((data, True), (b"\xff" * len(data), False)):
+        assert carving.drive(pages_begin(chunks, 0, len(data)), body) is begin

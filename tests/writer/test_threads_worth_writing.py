@@ -25,6 +25,11 @@ def test_small_chunks_are_worth_one_thread() -> None:
     )
 
 
+def test_chunks_in_batches_are_worth_more_threads() -> None:
+    chunks = [(200 * KiB, NONE)] * 50
+    assert (WRITING.threads_worth(chunks), WRITING.threads_worth([], chunks)) == (1, 4)
+
+
 @given(st.lists(st.integers(0, 600 * KiB), max_size=60))
 def test_every_chunk_is_in_one_piece_of_work_and_in_order(sizes: list[int]) -> None:
     pieces = list(pieces_of_work(sizes))

@@ -282,7 +282,7 @@ async def test_a_writer_that_lost_its_upload_hears_so(clock: Any) -> None:
     await store.abort_upload("f", upload.upload_id)
     await writer.write(rows(3, 6))
     await clock.skip(29)
-    await clock.until(lambda: writer._sink._sender.failure is not None)  # type: ignore[attr-defined]
+    await clock.until(lambda: writer._sink._failure is not None)  # type: ignore[attr-defined]
     await clock.skip(29)
     await clock.until(lambda: writer._failure is not None)
     with pytest.raises(rpq.WriterFencedError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from nanoarrow._schema import CSchema
 from resilient_pq.arrow.handed_over import taking
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import kernels
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Fields nested deeper than this are refused: with four calls for a level, Python's own limit is near. pyarrow takes
 #: 63 levels from another library, and reads about 90 of a file.

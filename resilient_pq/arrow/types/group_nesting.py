@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.schema_tree import Group, Node, Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

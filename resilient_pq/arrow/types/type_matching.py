@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.arrow.types.group_nesting import ListShape, MapShape, shape_of
 from resilient_pq.errors import SchemaError, Where
 from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.schema_tree import Group, Node
+from resilient_pq.lazy_dataclass import dataclass
 
 _FORMS = {"U": "u", "vu": "u", "Z": "z", "vz": "z", "+L": "+l", "+vl": "+l", "+vL": "+l"}
 

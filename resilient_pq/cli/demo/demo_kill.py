@@ -11,11 +11,11 @@ import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.cli.demo.demo_rows import DemoRows
 from resilient_pq.errors import RecoveryError, ResilientPQError
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Share of the rows after which the writer is killed.
 HALF_WAY = 0.5

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.input.input_rows import BLOCK_BYTES, Batches, open_rows
 from resilient_pq.cli.input.input_stream import in_background
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Flights on a day of 2013.
 ROWS_PER_DAY = 923

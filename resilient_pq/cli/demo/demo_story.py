@@ -11,7 +11,6 @@ import time
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +23,7 @@ from resilient_pq.cli.output.wording import counted, durations, in_bytes
 from resilient_pq.errors import RecoveryError
 from resilient_pq.io import MultipartStore, resolve
 from resilient_pq.io.os_errors import explained
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.shell_commands import command
 from resilient_pq.units import MiB
 

@@ -24,16 +24,6 @@ from resilient_pq.cli.shared_options import AsJson, EndpointUrl, StorageOptions,
 from resilient_pq.parity.group_shape import BLOCK_BYTES
 from resilient_pq.shell_commands import command
 
-NAME = "demo"
-EPILOG = epilog(
-    "every stored row was recovered",
-    "rows are missing, or a value is not what was written",
-    "rpq demo",
-    "rpq demo --rot",
-    "rpq demo --s3 --endpoint-url http://localhost:8333 --bucket test",
-    nothing="nothing was left to recover",
-)
-
 
 def demo(
     rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of the table.")] = 3_000_000,
@@ -87,9 +77,17 @@ def demo(
         async with place as found:
             return await (tell_of_rot(output, source, found) if rot else Story(output, source, found).tell())
 
-    return run_verb(NAME, work, as_json=as_json)
+    return run_verb("demo", work, as_json=as_json)
 
 
+demo.epilog = epilog(  # type: ignore[attr-defined]
+    "every stored row was recovered",
+    "rows are missing, or a value is not what was written",
+    "rpq demo",
+    "rpq demo --rot",
+    "rpq demo --s3 --endpoint-url http://localhost:8333 --bucket test",
+    nothing="nothing was left to recover",
+)
 #: One bit is flipped for so many bytes.
 _BYTES_PER_FLIP = 80 * BLOCK_BYTES
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,6 +35,7 @@ from resilient_pq.cli.input.text_readers import BYTE_ORDER_MARK, read_csv, read_
 from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import Location
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 #: Bytes of the schema of an Arrow stream, at most.

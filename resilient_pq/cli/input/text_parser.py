@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -17,6 +17,7 @@ from resilient_pq.arrow.types.field import Field
 from resilient_pq.cli.input import text_types
 from resilient_pq.cli.input.text_types import TextError
 from resilient_pq.errors import FormatError, Where
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

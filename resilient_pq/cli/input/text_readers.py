@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.arrow.types.field import Field
@@ -18,6 +17,7 @@ from resilient_pq.cli.input.input_stream import InputStream, parser_errors
 from resilient_pq.cli.input.json_parser import JsonLinesParser
 from resilient_pq.cli.input.text_parser import TextOptions, TextParser
 from resilient_pq.errors import FormatError, Where
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

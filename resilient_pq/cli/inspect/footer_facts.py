@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import IntEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ from resilient_pq.format.file_metadata import ColumnMetaData, CompressionCodec, 
 from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY, key_values
 from resilient_pq.format.pages.page import Page, pages_of
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.inline_parity import find_inline
 from resilient_pq.parity.pinned_object import PinnedObject
 from resilient_pq.reader.contents import Contents, chunk_range
@@ -216,24 +217,24 @@ async def pages_of_column(file: rpq.File, name: str) -> AsyncIterator[Facts]:
                         yield page_of(ordinal, page)
 
 
-def document_of(
-    file: rpq.File,
-    sections: Sections,
-    pages: Sequence[Facts] | None,
-    groups: Sequence[Facts] | None = None,
-) -> dict[str, Any]:
-    """The document of a file (docs/json.md), with the sections, the pages and the parity groups asked for."""
-    document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
-    document |= summary_of(file.contents, file.info.size)
-    document["schema"] = str(file.schema)
-    document["columns"] = columns_of(file.contents)
-    document["checkpoints"] = [asdict(checkpoint) for checkpoint in file.checkpoints]
-    if sections.row_groups:
-        document["row_group_list"] = list(row_groups_of(file.contents))
-    if sections.chunks:
-        document["chunks"] = list(chunks_of(file.contents))
+async def document_of(file: rpq.File, sections: Sections, *, groups: bool) -> Facts:
+    """The document of a file (docs/json.md), with the sections asked for, and with its parity `groups`."""
+    pages = None
+    if sections.pages is not None:
+        pages = [page async for page in pages_of_column(file, sections.pages)]
+    parity = await groups_of(file) if groups else None
+    with located(Where(key=file.url)):
+        document = base_document("inspect", "read", rows=file.num_rows, url=file.url)
+        document |= summary_of(file.contents, file.info.size)
+        document["schema"] = str(file.schema)
+        document["columns"] = columns_of(file.contents)
+        document["checkpoints"] = [asdict(checkpoint) for checkpoint in file.checkpoints]
+        if sections.row_groups:
+            document["row_group_list"] = list(row_groups_of(file.contents))
+        if sections.chunks:
+            document["chunks"] = list(chunks_of(file.contents))
     if pages is not None:
-        document["pages"] = list(pages)
-    if groups is not None:
-        document["parity"] = list(groups)
+        document["pages"] = pages
+    if parity is not None:
+        document["parity"] = parity
     return document

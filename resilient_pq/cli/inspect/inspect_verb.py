@@ -14,27 +14,21 @@ from resilient_pq.bulk.file_result import FileError
 from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, each_of_many
 from resilient_pq.cli import many_verbs
-from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.inspect import footer_facts
-from resilient_pq.cli.inspect.footer_facts import (
-    Facts,
-    Sections,
-    document_of,
-    groups_of,
-    pages_of_column,
-)
+from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.inspect.footer_facts import Facts, Sections, document_of
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFiles, Urls
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.report_lines import MAX_LISTED
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
-from resilient_pq.errors import FormatError, SchemaError, Where, located
+from resilient_pq.errors import FormatError, SchemaError
 from resilient_pq.io import resolve
 from resilient_pq.io.location import shown
 from resilient_pq.shell_commands import command, shell_line
 
-NAME = "inspect"
-EPILOG = epilog(
+
+@verb(
+    "inspect",
     "the footer is whole and was read",
     "the footer is missing or damaged: `rpq check` says what can be recovered",
     "rpq inspect flights.parquet --row-groups",
@@ -42,9 +36,6 @@ EPILOG = epilog(
     "rpq inspect s3://bucket/flights/",
     nothing="a file is not a Parquet file",
 )
-
-
-@verb(NAME)
 async def inspect(
     output: Output,
     urls: Urls,
@@ -85,15 +76,9 @@ async def _inspect(output: Output, url: str, sections: Sections) -> int:
     store, key = resolve(url, output.reached.options)
     try:
         async with rpq.open((store, key), **output.reached.keys.reading) as file:
-            pages = None
-            if sections.pages is not None:
-                pages = [page async for page in pages_of_column(file, sections.pages)]
-            groups = await groups_of(file) if sections.parity else None
-            with located(Where(key=file.url)):
-                _show(output, file, sections, pages)
-                if groups is not None:
-                    _show_parity(output, groups)
-                output.document(document_of(file, sections, pages, groups))
+            document = await document_of(file, sections, groups=sections.parity)
+            _show(output, file, sections, document)
+            output.document(document)
     except FormatError as error:
         error.hint = error.hint or shell_line(output.reached.command(command("check", shown(url))))
         raise
@@ -105,36 +90,37 @@ async def _inspect(output: Output, url: str, sections: Sections) -> int:
 # -- as text -------------------------------------------------------------------------------------
 
 
-def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[Facts] | None) -> None:
+def _show(output: Output, file: rpq.File, sections: Sections, document: Facts) -> None:
     if sections.nothing:
-        _show_summary(output, file)
-        _show_columns(output, footer_facts.columns_of(file.contents))
+        _show_summary(output, file, document)
+        _show_columns(output, document["columns"])
     if sections.schema:
-        output.block(str(file.schema))
+        output.block(document["schema"])
     if sections.row_groups:
-        _show_row_groups(output, list(footer_facts.row_groups_of(file.contents)))
+        _show_row_groups(output, document["row_group_list"])
     if sections.chunks:
-        _show_chunks(output, list(footer_facts.chunks_of(file.contents)))
-    if pages is not None:
-        _show_pages(output, pages)
+        _show_chunks(output, document["chunks"])
+    if sections.pages is not None:
+        _show_pages(output, document["pages"])
     if sections.checkpoints:
-        _show_checkpoints(output, file)
+        _show_checkpoints(output, document)
+    if sections.parity:
+        _show_parity(output, document["parity"])
 
 
-def _show_summary(output: Output, file: rpq.File) -> None:
-    summary = footer_facts.summary_of(file.contents, file.info.size)
+def _show_summary(output: Output, file: rpq.File, document: Facts) -> None:
     groups = wording.counted(file.num_row_groups, "row group")
     output.line("file", file.url)
     output.line("size", wording.in_bytes(file.info.size))
     output.line("rows", f"{file.num_rows:,} in {groups}")
     if file.data_files:
         output.line("summary of", wording.counted(len(file.data_files), "file"))
-    output.line("state", summary["state"] or "not told: no resilient file")
-    if summary["file_id"]:
-        output.line("file id", summary["file_id"])
-    output.line("written by", summary["created_by"] or "not told")
-    output.line("checksums", _checksums(summary))
-    if summary["state"]:
+    output.line("state", document["state"] or "not told: no resilient file")
+    if document["file_id"]:
+        output.line("file id", document["file_id"])
+    output.line("written by", document["created_by"] or "not told")
+    output.line("checksums", _checksums(document))
+    if document["state"]:
         output.line("checkpoints", f"{len(file.checkpoints):,}")
     if file.contents.parity:
         groups = wording.counted(len(file.contents.parity), "group")
@@ -142,7 +128,7 @@ def _show_summary(output: Output, file: rpq.File) -> None:
         output.line("parity", f"{wording.in_bytes(parity)} in {groups}")
     if file.sorting_columns:
         output.line("sorted by", ", ".join(_order(column) for column in file.sorting_columns))
-    keys = [key for key in summary["key_value_metadata"] if not key.startswith(("rpq.", "ARROW:"))]
+    keys = [key for key in document["key_value_metadata"] if not key.startswith(("rpq.", "ARROW:"))]
     if keys:
         output.line("metadata", wording.wrapped_names(keys))
     output.line("", "")
@@ -212,29 +198,20 @@ def _show_pages(output: Output, pages: Sequence[Facts]) -> None:
     _show_facts(output, shown, pages, left=3)
 
 
-def _show_checkpoints(output: Output, file: rpq.File) -> None:
-    if not file.checkpoints:
-        output.line("checkpoints", "none" if file.state is not None else "none: this is no resilient file")
+def _show_checkpoints(output: Output, document: Facts) -> None:
+    if not document["checkpoints"]:
+        output.line("checkpoints", "none" if document["state"] else "none: this is no resilient file")
         return
-    output.table(
-        ("checkpoint", "rows before it", "offset"),
-        [(str(known.ordinal), f"{known.num_rows:,}", f"{known.offset:,}") for known in file.checkpoints],
-        left=0,
-    )
+    shown = {"checkpoint": "ordinal", "rows before it": "num_rows", "offset": "offset"}
+    _show_facts(output, shown, [{**each, "ordinal": str(each["ordinal"])} for each in document["checkpoints"]], left=0)
 
 
 def _show_parity(output: Output, groups: Sequence[Facts]) -> None:
     if not groups:
         output.line("parity", "none in the file")
         return
-    output.table(
-        ("group", "bytes", "parity", "rebuilds in a row"),
-        [
-            (str(group["group"]), f"{group['num_bytes']:,}", f"{group['parity_bytes']:,}", f"{group['burst_bytes']:,}")
-            for group in groups
-        ],
-        left=0,
-    )
+    shown = {"group": "group", "bytes": "num_bytes", "parity": "parity_bytes", "rebuilds in a row": "burst_bytes"}
+    _show_facts(output, shown, [{**each, "group": str(each["group"])} for each in groups], left=0)
 
 
 #: Kinds that are counted, at most; a folder of a million files may have as many schemas.
@@ -305,11 +282,7 @@ async def inspect_many(output: Output, urls: Sequence[str], sections: Sections, 
 
 async def _facts(task: FileTask, sections: Sections, how: Mapping[str, Any]) -> rpq.FileResult:
     async with rpq.open(task.source, **how) as file:
-        pages = None
-        if sections.pages is not None:
-            pages = [page async for page in pages_of_column(file, sections.pages)]
-        with located(Where(key=file.url)):
-            return rpq.FileResult("inspect", task.name, facts=document_of(file, sections, pages))
+        return rpq.FileResult("inspect", task.name, facts=await document_of(file, sections, groups=False))
 
 
 def _show_kinds(output: Output, label: str, rows: Sequence[tuple[str, int]], others: int) -> None:

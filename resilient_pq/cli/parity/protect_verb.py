@@ -14,7 +14,7 @@ from resilient_pq.bulk.file_task import FileTask
 from resilient_pq.bulk.many_files import each_of_many
 from resilient_pq.bulk.proof import protected_digest
 from resilient_pq.cli import many_verbs
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.many_verbs import ManyOptions, Urls
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.progress_bar import progress_in_bytes
@@ -24,18 +24,18 @@ from resilient_pq.io.location import shown
 from resilient_pq.parity.pinned_object import PinnedObject
 
 NAME = "protect"
-EPILOG = epilog(
+#: Files that are read at one time: each takes the memory of its parity, at most 128 MiB.
+_MAX_FILES = 4
+
+
+@verb(
+    NAME,
     "the sidecars are written",
     None,
     "rpq protect day.parquet",
     "rpq protect s3://bucket/events/ --parity 10% --endpoint-url http://localhost:8333",
     "rpq protect flights/ --across",
 )
-#: Files that are read at one time: each takes the memory of its parity, at most 128 MiB.
-_MAX_FILES = 4
-
-
-@verb(NAME)
 async def protect(
     output: Output,
     urls: Urls,

@@ -8,24 +8,22 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.progress_bar import progress_in_bytes
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.running import verb
 from resilient_pq.shell_commands import command
 
-NAME = "repair"
-EPILOG = epilog(
+
+@verb(
+    "repair",
     "the file is as it was when its parity was made",
     "more is damaged than the parity can rebuild; nothing was written",
     "rpq repair day.parquet day.repaired.parquet",
     "rpq repair day.parquet --in-place",
     "rpq repair s3://bucket/day.parquet s3://bucket/new/day.parquet --sidecar parity/day.parquet.rpqparity",
 )
-
-
-@verb(NAME)
 async def repair(
     output: Output,
     src: Annotated[str, typer.Argument(metavar="SRC", help="The damaged file: a path or a URL. It may be missing.")],

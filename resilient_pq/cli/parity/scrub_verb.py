@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Scheduler, Urls, WorkersTimeout, open_worker
 from resilient_pq.cli.output import wording
 from resilient_pq.cli.output.verb_output import Output
@@ -20,15 +19,6 @@ from resilient_pq.cli.shared_options import parse_age, parse_size
 from resilient_pq.cli.uploads import found_uploads
 from resilient_pq.io.location import shown
 from resilient_pq.shell_commands import command
-
-NAME = "scrub"
-EPILOG = epilog(
-    "all that was read is as it was, or was healed",
-    "an object is damaged",
-    "rpq scrub s3://bucket/events/ --state events.scrub --budget 50MB/s",
-    "rpq scrub lake/ --state lake.scrub --every 7d --heal --replica s3://backup/lake/",
-    "rpq scrub lake/ --state lake.scrub --stop-after 6h --json > scrub.json",
-)
 
 
 def _parse_rate(text: str) -> int:
@@ -39,7 +29,14 @@ def _parse_rate(text: str) -> int:
     return rate
 
 
-@verb(NAME)
+@verb(
+    "scrub",
+    "all that was read is as it was, or was healed",
+    "an object is damaged",
+    "rpq scrub s3://bucket/events/ --state events.scrub --budget 50MB/s",
+    "rpq scrub lake/ --state lake.scrub --every 7d --heal --replica s3://backup/lake/",
+    "rpq scrub lake/ --state lake.scrub --stop-after 6h --json > scrub.json",
+)
 async def scrub(
     output: Output,
     urls: Urls,

@@ -14,28 +14,28 @@ from numpy.typing import NDArray
 
 import resilient_pq as rpq
 from resilient_pq.arrow.types.field import Field
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.input.input_rows import metadata_of
 from resilient_pq.cli.output import text_rows, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import open_rows
 from resilient_pq.cli.running import verb
 
-NAME = "diff"
-EPILOG = epilog(
-    "both have the same columns, metadata and rows",
-    "they differ, or one of them is damaged",
-    "rpq diff flights.parquet recovered.parquet",
-    "rpq diff s3://bucket/flights/ flights/ --json",
-    nothing="one of them is not a Parquet file",
-)
 #: Rows that are compared at one time, and different values that are shown.
 _BATCH_ROWS = 65_536
 _SHOWN = 10
 _Difference = dict[str, Any]
 
 
-@verb(NAME, about=lambda given: [given["one"], given["two"]])
+@verb(
+    "diff",
+    "both have the same columns, metadata and rows",
+    "they differ, or one of them is damaged",
+    "rpq diff flights.parquet recovered.parquet",
+    "rpq diff s3://bucket/flights/ flights/ --json",
+    nothing="one of them is not a Parquet file",
+    about=lambda given: [given["one"], given["two"]],
+)
 async def diff(
     output: Output,
     one: Annotated[str, typer.Argument(metavar="A", help="A file, a folder or a pattern: a path or a URL.")],

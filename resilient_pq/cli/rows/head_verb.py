@@ -6,25 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.output import text_rows, wording
 from resilient_pq.cli.output.verb_output import Output
 from resilient_pq.cli.rows.row_source import Sources, open_rows
 from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import split_names
 
-NAME = "head"
-EPILOG = epilog(
+_WIDEST = 32
+
+
+@verb(
+    "head",
     "the rows are printed",
     "the file is damaged",
     "rpq head flights.parquet",
     "rpq head s3://bucket/flights/ -n 20 --columns carrier,dep_delay",
     nothing="a file is not a Parquet file",
 )
-_WIDEST = 32
-
-
-@verb(NAME)
 async def head(
     output: Output,
     urls: Sources,

@@ -10,7 +10,7 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.bulk.run_listing import names_many
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.output import text_rows
 from resilient_pq.cli.output.output_streams import write_text
 from resilient_pq.cli.output.verb_output import Output
@@ -20,16 +20,7 @@ from resilient_pq.cli.running import verb
 from resilient_pq.cli.shared_options import split_names
 from resilient_pq.reader.growing_file import row_groups_before
 
-NAME = "tail"
 _BATCH_ROWS = 8192
-EPILOG = epilog(
-    "the rows are printed; with -f, the file is complete",
-    "the file is damaged, or its writer ended and did not complete it",
-    "rpq tail flights.parquet",
-    "rpq tail -f log.parquet --columns time,message",
-    "rpq tail -f events/ --rows all --where \"level = 'error'\" | jq .message",
-    nothing="the file is not a Parquet file",
-)
 
 
 def _rows(text: str) -> int:
@@ -40,7 +31,15 @@ def _rows(text: str) -> int:
     return int(text)
 
 
-@verb(NAME)
+@verb(
+    "tail",
+    "the rows are printed; with -f, the file is complete",
+    "the file is damaged, or its writer ended and did not complete it",
+    "rpq tail flights.parquet",
+    "rpq tail -f log.parquet --columns time,message",
+    "rpq tail -f events/ --rows all --where \"level = 'error'\" | jq .message",
+    nothing="the file is not a Parquet file",
+)
 async def tail(
     output: Output,
     url: Annotated[str, typer.Argument(metavar="URL", help="A file, a folder, or a pattern in quotes.")],

@@ -11,7 +11,6 @@ import math
 import re
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -24,6 +23,7 @@ from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.logical import Time, Timestamp
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.lazy_dataclass import dataclass
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:

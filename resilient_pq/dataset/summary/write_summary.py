@@ -11,7 +11,6 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from resilient_pq.io import (
     with_retry,
 )
 from resilient_pq.io.resolve import reach
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 from resilient_pq.reader.opening import IncompleteFileWarning, read_contents

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import cramjam
@@ -22,6 +21,7 @@ from resilient_pq.format.compression.hadoop_codecs import (
 from resilient_pq.format.compression.zstd import frame_front, zstd
 from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.kernels.integers import varint_bytes
+from resilient_pq.lazy_dataclass import dataclass
 
 Buffer = NDArray[np.uint8]
 _ISAL_MAX_LEVEL = 3  # ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1

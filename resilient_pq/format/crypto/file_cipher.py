@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from resilient_pq.errors import OptionError, UnsupportedError
 from resilient_pq.format.crypto.modules import KeyCipher
 from resilient_pq.format.file_metadata import AesGcm, ColumnChunk, EncryptionAlgorithm, EncryptionWithColumnKey
+from resilient_pq.lazy_dataclass import dataclass
 
 AES_GCM: Final = "AES_GCM_V1"  # Names of the algorithms (Encryption.md, section 4.2)
 AES_GCM_CTR: Final = "AES_GCM_CTR_V1"

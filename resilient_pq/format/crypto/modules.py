@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
 
 from resilient_pq.errors import FormatError, OptionError, UnsupportedError
+from resilient_pq.lazy_dataclass import dataclass
 
 LENGTH_SIZE: Final = 4
 NONCE_SIZE: Final = 12

@@ -7,7 +7,7 @@ offsets and sizes that footers and indexes name stay right (Thrift's compact pro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from resilient_pq.checksum import crc32, signed, unsigned
@@ -23,6 +23,7 @@ from resilient_pq.format.crypto.modules import (
     module_size,
 )
 from resilient_pq.format.file_metadata import OffsetIndex, PageHeader
+from resilient_pq.lazy_dataclass import dataclass
 
 #: A binary field whose number is 15 more than that of the field before it, and the end of a struct.
 _UNKNOWN_BINARY: Final = b"\xf8"

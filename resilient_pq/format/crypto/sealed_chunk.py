@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from resilient_pq.checksum import combine, crc32, signed, unsigned
@@ -13,6 +13,7 @@ from resilient_pq.format.file_metadata import OffsetIndex, PageHeader, PageLocat
 from resilient_pq.format.indexes.split_block_filter import header_size
 from resilient_pq.format.pages.chunk_encoder import EncodedChunk
 from resilient_pq.format.pages.page import read_header
+from resilient_pq.lazy_dataclass import dataclass
 
 
 class EncryptedChunk(EncodedChunk):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.errors import AuthenticationError, FormatError, Where, WrongKeyError, located
@@ -25,6 +24,7 @@ from resilient_pq.format.crypto.page_view import ChunkCipher
 from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, EncryptionAlgorithm, FileMetaData, RowGroup
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC, TAIL_SIZE, NeedBytes, frame, framed_in
 from resilient_pq.format.resilience_records import RecordHeader
+from resilient_pq.lazy_dataclass import dataclass
 
 FOOTER_CHANGED: Final = "the footer is not what was sealed: it was changed, or what binds it to the file"
 SIGNATURE_SIZE: Final = NONCE_SIZE + TAG_SIZE  # Nonce and tag behind a footer in the clear

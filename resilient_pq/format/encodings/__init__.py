@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from resilient_pq.format.encodings import alp, byte_stream_split, delta, plain, 
 from resilient_pq.format.file_metadata import Encoding, Type
 from resilient_pq.format.physical_values import Values
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 
 class Strings(Protocol):
@@ -64,6 +64,8 @@ ENCODINGS: dict[int, ValueEncoding] = {
 
 #: Encodings whose pages hold indices to the chunk's dictionary page.
 DICTIONARY_ENCODINGS = (Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY)
+#: Encodings of levels, which no values have but those of booleans.
+LEVEL_ENCODINGS = (Encoding.RLE, Encoding.BIT_PACKED)
 
 
 def encode_values(encoding: Encoding, node: Primitive, values: Values) -> NDArray[np.uint8]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError, UnsupportedError
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 _HEADER = struct.Struct("<BBBi")  # mode, integer encoding, log2 of the vector size, number of values
 _VECTOR = struct.Struct("<BBH")  # exponent, factor, number of exceptions

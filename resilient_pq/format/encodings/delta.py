@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 # --- DELTA_BINARY_PACKED ------------------------------------------------------------------------------------
 

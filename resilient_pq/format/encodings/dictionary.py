@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -19,6 +18,7 @@ from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width, room_for
 from resilient_pq.format.schema_tree import Primitive
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
+from resilient_pq.lazy_dataclass import dataclass
 
 MAX_BIT_WIDTH = 32
 #: Values of a part that is looked up by itself, at least.

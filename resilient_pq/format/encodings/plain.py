@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from resilient_pq.format import kernels
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.physical_values import ByteArrays, Values
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 _NO_FLAGS: Final = np.empty(0, np.bool_)
 

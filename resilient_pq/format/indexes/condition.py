@@ -12,7 +12,7 @@ import decimal
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import lru_cache
 from operator import ge, gt, le, lt
@@ -29,6 +29,7 @@ from resilient_pq.format.logical import Decimal, Integer
 from resilient_pq.format.physical_values import NANOS_PER_DAY
 from resilient_pq.format.scalars import MAX_DECIMAL_BYTES, from_python, to_plain
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 
 class ConditionKind(StrEnum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from resilient_pq.format.encodings import plain
 from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.physical_values import ByteArrays, Values, fixed_width
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 _BLOCK_BYTES = 32
 _WORDS = 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from itertools import pairwise
@@ -19,6 +18,7 @@ from resilient_pq.format.file_metadata import BoundaryOrder, ColumnIndex, SizeSt
 from resilient_pq.format.logical import Decimal, Integer, Uninterpreted
 from resilient_pq.format.physical_values import ByteArrays, Levels, Values, is_uniform
 from resilient_pq.format.schema_tree import Leaf, Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 # Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written in PLAIN
 # encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed length above that

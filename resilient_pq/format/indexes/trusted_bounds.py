@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from itertools import pairwise
 from typing import Any
@@ -29,6 +29,7 @@ from resilient_pq.format.logical import Decimal
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.scalars import from_plain, to_python
 from resilient_pq.format.schema_tree import Leaf, Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 _FLOATING = (Order.FLOAT, Order.FLOAT16)
 _BYTE_STRINGS = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -41,6 +41,7 @@ from resilient_pq.format.pages.page_sums import PageSums, sums_of
 from resilient_pq.format.physical_values import LeafData, check_values
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

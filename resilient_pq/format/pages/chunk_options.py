@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.file_metadata import CompressionCodec, Encoding
 from resilient_pq.format.indexes.split_block_filter import FilterOptions
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 

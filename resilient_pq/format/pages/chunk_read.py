@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import Where
@@ -10,6 +10,7 @@ from resilient_pq.format.file_metadata import ColumnMetaData
 from resilient_pq.format.pages.selected_pages import SelectedPages
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

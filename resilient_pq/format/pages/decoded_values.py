@@ -5,7 +5,6 @@ Both take runs of pages, which one call of a kernel decodes, and single pages of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from resilient_pq.format.file_metadata import Encoding
 from resilient_pq.format.pages.page import DataPage
 from resilient_pq.format.physical_values import DecodedStrings, Values, room_for
 from resilient_pq.format.schema_tree import Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 #: The encodings whose pages come in runs, where values are byte arrays.
 RUN_ENCODINGS: Final = frozenset((Encoding.PLAIN, *DICTIONARY_ENCODINGS))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +30,7 @@ from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Values, fixed_width
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
+from resilient_pq.lazy_dataclass import dataclass
 
 #: A sample is this share of the values, within limits, in runs of neighbours: what makes small sizes small, for
 #: differences and for compression, stands between neighbours.

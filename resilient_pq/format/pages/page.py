@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import ChecksumError, EncodingError, FormatError, ThriftError, Where
@@ -21,6 +20,7 @@ from resilient_pq.format.file_metadata import (
 from resilient_pq.format.physical_values import Levels
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 
 _ENCODINGS = frozenset(Encoding)
 

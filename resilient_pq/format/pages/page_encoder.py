@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, TypeGuard
 
@@ -30,6 +30,7 @@ from resilient_pq.format.pages.chunk_options import ChunkOptions
 from resilient_pq.format.pages.encoding_choice import Choice, CompressedValues, plain_bytes
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Levels, Values
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Ordinals of pages in an encrypted file have 2 bytes (Encryption.md, section 4.4.2).
 MAX_SEALED_PAGES: Final = 0x7FFF

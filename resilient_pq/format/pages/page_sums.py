@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from resilient_pq.checksum import combine, crc32, unsigned, xxh3
@@ -19,6 +18,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, OffsetIndex
 from resilient_pq.format.kernels.integers import varint_bytes
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import ChunkCopies
+from resilient_pq.lazy_dataclass import dataclass
 
 #: The first bytes of the extension, which other extensions do not have, and the type of each sum behind that.
 _CRCS: Final = (b"resilient_pq:crc32:", "I")

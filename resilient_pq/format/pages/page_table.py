@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from resilient_pq.format.kernels.page_columns import PageField
 from resilient_pq.format.pages.decoded_values import FIXED_RUN_ENCODINGS, RUN_ENCODINGS
 from resilient_pq.format.pages.page import Page, check_crc, compare_crc, pages_of, read_header
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Decompressed bytes of a run, unless a single page has more: few enough to stay in a processor's cache.
 _RUN_BYTES: Final = 1 << 20

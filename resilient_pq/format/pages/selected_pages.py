@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress, pairwise
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format.file_metadata import OffsetIndex
 from resilient_pq.format.indexes.row_ranges import Rows, rows_of
 from resilient_pq.format.pages.page_sums import PageSums
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ bring.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final
 
 from resilient_pq.format.file_metadata import CompressionCodec
+from resilient_pq.lazy_dataclass import dataclass
 
 #: How many times as long as Python all else has to take before a second thread pays: measured with two processors for
 #: chunks of 8 KB to 1.6 MB. With smaller ones two threads took up to twice the time of one, since each waits for the

@@ -11,12 +11,12 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.checksum import combine, crc32
 from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.stored_object import bare_etag
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 FULL_OBJECT = "FULL_OBJECT"  # The type of checksum that covers the bytes of the object, whatever parts they came in

@@ -11,13 +11,14 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from resilient_pq.io.s3.bucket_request import BucketRequest, host_of
+from resilient_pq.io.s3.s3_gets import BucketRequest, host_of
 from resilient_pq.io.surroundings import configuration_files, fsspec_defaults
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.version import __version__
 
 _CREDENTIALS: Final = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
@@ -39,6 +40,8 @@ _OF_NO_CONCERN: Final = frozenset(
 )
 _UNSET: Final = {"cache_regions": False, "requester_pays": False, "use_ssl": True, "version_aware": False}
 _OPTIONS: Final = frozenset({"anon", "client_kwargs", "config_kwargs", "endpoint_url", "key", "secret", "token"})
+#: All of these; s3fs takes more.
+UNDERSTOOD: Final = frozenset({*_OPTIONS, *_UNSET, *_OF_NO_CONCERN})
 _CLIENT_OPTIONS: Final = frozenset({*_CREDENTIALS, "endpoint_url", "region_name"})
 _CONFIG_OPTIONS: Final = frozenset({"connect_timeout", "max_pool_connections", "read_timeout", "retries", "s3"})
 #: Variables that are understood, or that say nothing where there are credentials.
@@ -127,9 +130,7 @@ def _is_of_other_certificates(endpoint: str, variables: Mapping[str, str]) -> bo
 def _are_understood(options: Mapping[str, Any], client: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
     """Whether no option says what is not known here."""
     for name, value in options.items():
-        if name in _OPTIONS or name in _OF_NO_CONCERN or value is None:
-            continue
-        if name not in _UNSET or value is not _UNSET[name]:
+        if value is not None and (name not in UNDERSTOOD or value is not _UNSET.get(name, value)):
             return False
     return (
         _CLIENT_OPTIONS.issuperset(client)

@@ -106,7 +106,10 @@ class S3Client:
     def __init__(self, storage_options: Mapping[str, Any]) -> None:
         """Keep the options; nothing is looked up or opened yet."""
         self._options = s3fs_options(storage_options)
-        self._borrowed = Borrowed(lambda: ClientKey("s3", self._options, surroundings("s3")), self._new_connection)
+        self._borrowed = Borrowed(
+            lambda: ClientKey("s3", self._options, surroundings("s3")),
+            lambda: S3Connection(self._options, self._progress_seconds, renews=self._looks_up_credentials),
+        )
 
     @property
     def endpoint_url(self) -> str | None:
@@ -116,11 +119,11 @@ class S3Client:
 
     def is_alike(self, other: S3Client) -> bool:
         """Whether another client asks the same endpoint with the same credentials, as far as its options tell."""
-        return self._access_options == other._access_options
-
-    @property
-    def _access_options(self) -> dict[str, Any]:
-        return {name: value for name, value in self._options.items() if name not in _NOT_ABOUT_ACCESS}
+        ours, theirs = (
+            {name: value for name, value in client._options.items() if name not in _NOT_ABOUT_ACCESS}
+            for client in (self, other)
+        )
+        return ours == theirs
 
     @property
     def _looks_up_credentials(self) -> bool:
@@ -218,9 +221,6 @@ class S3Client:
     def connection(self) -> S3Connection:
         """That of the running event loop."""
         return self._borrowed.client
-
-    def _new_connection(self) -> S3Connection:
-        return S3Connection(self._options, self._progress_seconds, renews=self._looks_up_credentials)
 
 
 def _error_of_ours(error: Exception, operation: str, url: str, bucket: str, *, sent: bool) -> Exception | None:

@@ -78,7 +78,7 @@ class S3Objects(RangedGetStore):
         """The pages of a listing; `markers` says which fields of a page the next one is asked for with."""
         more: dict[str, str] = {}
         while True:
-            page = await self._retrying(partial(self._client.call, operation, url, **parameters, **more))
+            page = await self._attempts.of(partial(self._client.call, operation, url, **parameters, **more))
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -116,7 +116,7 @@ class S3Objects(RangedGetStore):
     async def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Remove the object, if there is one."""
         if if_match is None:
-            await self._retrying(lambda: self._call("delete_object", key))
+            await self._attempts.of(lambda: self._call("delete_object", key))
             return
         condition, failed = await self._only_if_match("delete_object", if_match), False
 
@@ -133,7 +133,7 @@ class S3Objects(RangedGetStore):
                 failed = True
                 raise
 
-        await self._retrying(send)
+        await self._attempts.of(send)
 
     async def heeds_conditions(self, key: str, data: bytes) -> bool:
         """Whether PUTs keep to If-None-Match and If-Match: known of S3 itself, and asked once of any other endpoint."""
@@ -287,7 +287,7 @@ class S3Objects(RangedGetStore):
                 raise
 
         try:
-            return await self._retrying(attempt)
+            return await self._attempts.of(attempt)
         except StoreError as error:
             if error.undecided and error.retryable:
                 try:

@@ -8,7 +8,19 @@ from functools import cache
 from typing import Any, Final
 
 from resilient_pq.errors import UnsupportedError
-from resilient_pq.io.option_kinds import ENDPOINT, NUMBER, OPTIONS, TEXT, WHOLE, Kind, check_kinds, check_names
+from resilient_pq.io.option_kinds import (
+    ENDPOINT,
+    NUMBER,
+    OPTIONS,
+    TEXT,
+    WHOLE,
+    Kind,
+    check_kinds,
+    check_names,
+    close_name,
+    option_at,
+)
+from resilient_pq.io.s3.plain_access import UNDERSTOOD
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
 
@@ -30,7 +42,7 @@ def s3fs_options(storage_options: Mapping[str, Any]) -> dict[str, Any]:
         place, ours = meaning[0], meaning[1](value)
         if ours is None:
             continue
-        if (before := _get_option(found, place)) is not None and before != ours:
+        if (before := option_at(found, place)) is not None and before != ours:
             raise UnsupportedError(
                 f"storage_options: {said_by.get(place, place)!r} and {name!r} contradict each other",
                 hint="give one of them",
@@ -106,32 +118,7 @@ _USUAL_WITHIN: Final[dict[str, frozenset[str]]] = {
 _OF_FSSPEC: Final = frozenset({"use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache"})
 
 #: What every s3fs takes: for other names the installed one is asked, which takes 0.2 s where it is not imported.
-_OF_S3FS: Final = (
-    frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
-    | _OF_FSSPEC
-    | {
-        "anon",
-        "asynchronous",
-        "cache_regions",
-        "default_block_size",
-        "default_cache_type",
-        "default_fill_cache",
-        "endpoint_url",
-        "fixed_upload_size",
-        "key",
-        "loop",
-        "max_concurrency",
-        "password",
-        "profile",
-        "requester_pays",
-        "secret",
-        "session",
-        "token",
-        "use_ssl",
-        "username",
-        "version_aware",
-    }
-)
+_OF_S3FS: Final = UNDERSTOOD | {"password", "profile", "s3_additional_kwargs", "session", "username"}
 
 
 def _canonical_name(name: str) -> str:
@@ -169,24 +156,12 @@ def _known_nested_names() -> dict[str, frozenset[str]]:
 def _suggest(name: str) -> str:
     """What may be meant."""
     names = {each.lower(): each for each in _known_names()}
-    bare = {each: each for each in _MEANINGS}
-    import difflib  # noqa: PLC0415 (for a message alone)
-
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.7)
-    if close:
-        return f"did you mean {names[close[0]]!r}?"
-    close = difflib.get_close_matches(_canonical_name(name), bare, n=1, cutoff=0.7)
-    if close:
+    if (close := close_name(name.lower(), names)) is not None:
+        return f"did you mean {names[close]!r}?"
+    if (close := close_name(_canonical_name(name), _MEANINGS)) is not None:
         prefix = "aws_" if name.lower().startswith("aws_") else ""
-        return f"did you mean {prefix + close[0]!r}?"
+        return f"did you mean {prefix + close!r}?"
     return "options are those of s3fs, such as key, secret, token, profile, endpoint_url, client_kwargs, config_kwargs"
-
-
-def _get_option(options: Mapping[str, Any], place: str) -> Any:
-    found: Any = options
-    for name in place.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def _set_option(options: dict[str, Any], place: str, value: Any) -> None:

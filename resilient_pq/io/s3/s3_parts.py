@@ -41,6 +41,7 @@ class S3Parts(S3Objects):
 
     def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING) -> None:
         super().__init__(storage_options, retry=retry)
+        self._equal_parts = bool((storage_options or {}).get("fixed_upload_size", False))
         # Of the uploads that keep the CRC32 of their parts, by id: whether that of the object covers its bytes
         # (FULL_OBJECT) or the sums of its parts (COMPOSITE).
         self._checksum_types: dict[str, str] = {}
@@ -62,7 +63,7 @@ class S3Parts(S3Objects):
                 unanswered = unanswered or error.undecided
                 raise
 
-        upload_id, answer = await self._retrying(send)
+        upload_id, answer = await self._attempts.of(send)
         if unanswered:
             self._begun_twice.add(upload_id)
         if not self._note_checksums(upload_id, answer):
@@ -137,7 +138,7 @@ class S3Parts(S3Objects):
                 failed = True
                 raise
 
-        await self._retrying(send)
+        await self._attempts.of(send)
         self._forget(upload_id)
 
     def _forget(self, upload_id: str) -> None:
@@ -161,7 +162,7 @@ class S3Parts(S3Objects):
         while True:
             request = partial(self._call, "list_parts", key, UploadId=upload_id, PartNumberMarker=marker)
             try:
-                page = await self._retrying(request)
+                page = await self._attempts.of(request)
             except NotFoundError as error:
                 if code_of(error) != "NoSuchKey":
                     raise
@@ -282,7 +283,7 @@ class S3Parts(S3Objects):
                 error.undecided = adrift > 0
                 raise
 
-        part = await self._retrying(attempt)
+        part = await self._attempts.of(attempt)
         return replace(part, undecided=adrift > 0, undecided_for=loop.time() - last if adrift else 0.0)
 
     async def _part_there(

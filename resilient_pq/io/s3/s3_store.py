@@ -32,7 +32,6 @@ from resilient_pq.io.s3.s3_objects import checksum_mode, info_of
 from resilient_pq.io.s3.s3_parts import S3Parts
 from resilient_pq.io.s3.s3_responses import code_of, refuses_parameter
 from resilient_pq.io.stored_object import ObjectInfo, bare_etag
-from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
 from resilient_pq.io.upload.multipart import MultipartSink
 
 
@@ -43,11 +42,8 @@ class S3Store(S3Parts, MultipartStore):
     takes them; which it does is found out by the first request of each kind.
     """
 
-    def __init__(self, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING) -> None:
-        super().__init__(storage_options, retry=retry)
-        self._equal_parts = bool((storage_options or {}).get("fixed_upload_size", False))
-        self._plain_completion = False
-        self._if_match = True  # until the store refuses to complete on this condition
+    _plain_completion = False  # until the store refuses to complete with a size and a checksum
+    _if_match = True  # until the store refuses to complete on this condition
 
     @property
     def capabilities(self) -> Capabilities:
@@ -210,7 +206,7 @@ class S3Store(S3Parts, MultipartStore):
     async def _find_completed(self, key: str, if_match: str, fingerprint: Fingerprint) -> ObjectInfo | None:
         """The object, if these parts were completed already and the reply was lost; None if it has this ETag."""
         try:
-            answer = await self._retrying(lambda: self._call("head_object", key, **checksum_mode(fingerprint)))
+            answer = await self._attempts.of(lambda: self._call("head_object", key, **checksum_mode(fingerprint)))
         except NotFoundError as error:
             raise self._changed_error(key) from error
         except AccessDeniedError:
@@ -224,7 +220,7 @@ class S3Store(S3Parts, MultipartStore):
     async def _verify_completed(self, info: ObjectInfo, fingerprint: Fingerprint) -> ObjectInfo:
         """A completed object, after its size and checksum were compared with those of its parts."""
         try:
-            answer = await self._retrying(lambda: self._call("head_object", info.key, **checksum_mode(fingerprint)))
+            answer = await self._attempts.of(lambda: self._call("head_object", info.key, **checksum_mode(fingerprint)))
         except AccessDeniedError:
             return info  # credentials that may only write
         found = info_of(info.key, answer)

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io.location import let_go, scrubbed
-from resilient_pq.io.transfer.fetch_counters import count_retry
+from resilient_pq.io.transfer.fetch_counters import add_counts
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.request_log import attempt
 from resilient_pq.io.transfer.retry import RetryPolicy, retrying
@@ -101,7 +101,7 @@ class Attempts:
             nonlocal failures
             failures += 1
             attempt.set(f"attempt {1 + failures}")
-            count_retry(resumed=received() > 0)
+            add_counts(retries=1, resumed=received() > 0)
             log.debug("%s: again in %.2f s after: %s", self._name(), delay, scrubbed(error.message))
 
         token = attempt.set("attempt 1")

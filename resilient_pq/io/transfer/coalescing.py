@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 
 from resilient_pq.byte_ranges import ByteRange, union
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import KiB, MiB
 
 

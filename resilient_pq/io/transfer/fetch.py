@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
 import numpy as np
@@ -18,6 +18,7 @@ from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge, smaller_blocks
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.machine_limits import share_of_memory
 from resilient_pq.off_event_loop import Turns, off_loop
 from resilient_pq.units import MiB

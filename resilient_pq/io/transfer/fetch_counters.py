@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+from resilient_pq.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)
@@ -43,23 +44,11 @@ def counting(counters: FetchCounters) -> Iterator[FetchCounters]:
         _current.reset(token)
 
 
-def count_request() -> None:
-    """Add a request beyond the one that a read is: some servers are asked more than once for it."""
+def add_counts(*, requests: int = 0, retries: int = 0, resumed: int = 0, hedged: int = 0) -> None:
+    """Add to the counters of the read that is under way; `requests` are those beyond the one that a read is."""
     counters = _current.get()
     if counters is not None:
-        counters.requests += 1
-
-
-def count_retry(*, resumed: bool) -> None:
-    """Add a request that is sent again, and whether it goes on where a body broke off."""
-    counters = _current.get()
-    if counters is not None:
-        counters.retries += 1
+        counters.requests += requests
+        counters.retries += retries
         counters.resumed += resumed
-
-
-def count_hedge() -> None:
-    """Add a second request that is sent beside one that stalls."""
-    counters = _current.get()
-    if counters is not None:
-        counters.hedged += 1
+        counters.hedged += hedged

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io.cancellation import finish_first
-from resilient_pq.io.transfer.fetch_counters import count_hedge
+from resilient_pq.io.transfer.fetch_counters import add_counts
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.request_log import attempt
 from resilient_pq.units import MiB
@@ -100,7 +100,7 @@ class Hedging(Generic[Result]):
         def ended(_: asyncio.Task[Result]) -> None:
             self._under_way -= 1
 
-        count_hedge()
+        add_counts(hedged=1)
         self._under_way += 1
         task = asyncio.create_task(second())
         task.add_done_callback(ended)  # what is cancelled before its first step runs no `finally`

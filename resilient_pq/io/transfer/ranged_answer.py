@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Protocol
 
 from resilient_pq.errors import StoreError, UnsupportedError
 from resilient_pq.io.stored_object import bare_etag
+from resilient_pq.lazy_dataclass import dataclass
 
 _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.ASCII | re.IGNORECASE)
 

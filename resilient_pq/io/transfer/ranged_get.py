@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -46,7 +46,7 @@ from resilient_pq.errors import (
 from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.transfer.attempts import Attempts
-from resilient_pq.io.transfer.fetch_counters import count_request
+from resilient_pq.io.transfer.fetch_counters import add_counts
 from resilient_pq.io.transfer.hedging import Hedging
 from resilient_pq.io.transfer.ranged_answer import Answer, AskTheSize, Body, is_same_version, sent_range
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
@@ -137,7 +137,7 @@ class RangedGetStore(ReadStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
-        return await self._retrying(lambda: self._head(key))
+        return await self._attempts.of(lambda: self._head(key))
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """The last `size` bytes in one suffix request; in two or three from servers that have no suffixes."""
@@ -149,19 +149,19 @@ class RangedGetStore(ReadStore):
             for asked in (f"bytes=-{size}", f"bytes=0-{size - 1}"):
                 try:
                     with located(self._where(key)):
-                        return await _TailRead(self, key, size, asked).run()
+                        return await self._read_suffix(key, size, asked)
                 except AskTheSize as why:
                     self._suffix_works = self._suffix_works and not why.for_good
-                    count_request()
+                    add_counts(requests=1)
                     break
                 except RangeError:
-                    count_request()
+                    add_counts(requests=1)
             log.debug("%s: no tail of %d bytes; asking for the size first", self.url_of(key), size)
         info = await self.head(key)
         offset = max(0, info.size - size)
         if not info.size:
             return ObjectTail(info, 0, b"")
-        count_request()
+        add_counts(requests=1)
         return ObjectTail(info, offset, await self.read_range(key, offset, info.size, pin=info))
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
@@ -172,6 +172,32 @@ class RangedGetStore(ReadStore):
             return b""
         with located(self._where(key)):
             return await _RangeRead(self, key, pin, start, end).run()
+
+    async def _read_suffix(self, key: str, size: int, asked: str) -> ObjectTail:
+        """The tail by the request that opens an object; after its headers came it is a pinned range like any other."""
+        rest: _RangeRead | None = None
+
+        async def attempt() -> None:
+            nonlocal rest
+            if rest is not None:
+                await rest.attempt()
+                return
+            answer = await self._begin_get(key, asked, size, pin=None)
+            try:
+                sent = sent_range(answer, None, size)
+                offset = max(0, sent.total - size)
+                if (sent.start, sent.end) != (offset, sent.total):
+                    # The whole of a large object, or other bytes than asked for: not worth reading on, and not again.
+                    raise AskTheSize(for_good=True)
+                info = ObjectInfo(key, sent.total, answer.etag, answer.version)
+                rest = _RangeRead(self, key, info, offset, sent.total)
+                await rest.fill(answer.body)
+            finally:
+                answer.body.close()
+
+        await self._attempts.of(attempt, received=lambda: 0 if rest is None else rest.received)
+        assert rest is not None
+        return ObjectTail(rest.pin, rest.start, await rest.confirmed_bytes())
 
     def _where(self, key: str, offset: int | None = None) -> Where:
         return Where(key=self.url_of(key), offset=offset)
@@ -188,12 +214,6 @@ class RangedGetStore(ReadStore):
 
         return await self._hedging.answer(send, size=size, name=self.url_of(key))
 
-    async def _retrying(
-        self, operation: Callable[[], Awaitable[Result]], *, received: Callable[[], int] = lambda: 0
-    ) -> Result:
-        """One operation with its retries."""
-        return await self._attempts.of(operation, received=received)
-
 
 class _RangeRead:
     """One pinned range, read in as many attempts as it takes; each goes on where the last one broke off."""
@@ -201,39 +221,40 @@ class _RangeRead:
     def __init__(self, store: RangedGetStore, key: str, pin: ObjectInfo, start: int, end: int) -> None:
         self._store = store
         self._key = key
-        self._pin = pin
-        self._start = start
+        self.pin = pin
+        self.start = start
         self._data: NDArray[np.uint8] = memory_pool.empty((end - start,), np.uint8)
-        self._received = 0
+        self.received = 0
         self._unnamed = False  # an answer did not say which version it is of
 
     async def run(self) -> memoryview:
         """The bytes."""
-        await self._store._retrying(self._attempt, received=lambda: self._received)
+        await self._store._attempts.of(self.attempt, received=lambda: self.received)
         return await self.confirmed_bytes()
 
     async def confirmed_bytes(self) -> memoryview:
         """All bytes, once it is known that they are of the pinned version."""
         if self._unnamed:
-            count_request()
+            add_counts(requests=1)
             info = await self._store.head(self._key)
-            if info.size != self._pin.size or info.etag is None or not is_same_version(info.etag, self._pin.etag):
+            if info.size != self.pin.size or info.etag is None or not is_same_version(info.etag, self.pin.etag):
                 raise self._changed_error("its ETag is another, or it has none any more")
         return self._data.data.toreadonly()
 
-    async def _attempt(self) -> None:
-        start, end = self._start + self._received, self._start + len(self._data)
+    async def attempt(self) -> None:
+        """Go on from what has arrived."""
+        start, end = self.start + self.received, self.start + len(self._data)
         try:
-            answer = await self._store._begin_get(self._key, f"bytes={start}-{end - 1}", end - start, pin=self._pin)
+            answer = await self._store._begin_get(self._key, f"bytes={start}-{end - 1}", end - start, pin=self.pin)
         except RangeError as error:
             raise self._changed_error("it is shorter now") from error
         try:
-            sent = sent_range(answer, self._pin.size, end - start)
-            if sent.total != self._pin.size:
-                raise self._changed_error(f"it has {sent.total:,} bytes instead of {self._pin.size:,}")
-            if not is_same_version(answer.etag, self._pin.etag):
+            sent = sent_range(answer, self.pin.size, end - start)
+            if sent.total != self.pin.size:
+                raise self._changed_error(f"it has {sent.total:,} bytes instead of {self.pin.size:,}")
+            if not is_same_version(answer.etag, self.pin.etag):
                 raise self._changed_error("its ETag is another")
-            self._unnamed |= answer.etag is None and self._pin.etag is not None
+            self._unnamed |= answer.etag is None and self.pin.etag is not None
             if not sent.start <= start < sent.end:
                 raise StoreError(
                     f"the server sent bytes {sent.start}..{sent.end} when asked for {start}..{end}",
@@ -254,12 +275,12 @@ class _RangeRead:
         """Read what is missing; what arrived is kept even when the body breaks off."""
         # A server may also send less than was asked for: that is a body which ends early.
         view = self._data.data
-        while missing := len(self._data) - self._received:
+        while missing := len(self._data) - self.received:
             chunk = await body.read(min(missing, _CHUNK))
             if not chunk:
                 raise self._cut_error()
-            view[self._received : self._received + len(chunk)] = chunk
-            self._received += len(chunk)
+            view[self.received : self.received + len(chunk)] = chunk
+            self.received += len(chunk)
 
     async def _skip(self, body: Body, count: int) -> None:
         """Read over what was not asked for: a server that ignores ranges sends the whole object."""
@@ -270,51 +291,9 @@ class _RangeRead:
             count -= len(chunk)
 
     def _cut_error(self) -> TransientError:
-        return TransientError(
-            "the body was cut short", where=self._store._where(self._key, self._start + self._received)
-        )
+        return TransientError("the body was cut short", where=self._store._where(self._key, self.start + self.received))
 
     def _changed_error(self, how: str) -> ObjectChangedError:
         return ObjectChangedError(
             f"the object was replaced while it was read: {how}", where=self._store._where(self._key)
         )
-
-
-class _TailRead:
-    """The suffix request that opens an object; after its headers came it is a pinned range like any other."""
-
-    def __init__(self, store: RangedGetStore, key: str, size: int, asked: str) -> None:
-        self._store = store
-        self._key = key
-        self._size = size
-        self._asked = asked
-        self._info: ObjectInfo | None = None
-        self._rest: _RangeRead | None = None
-
-    async def run(self) -> ObjectTail:
-        """The tail."""
-        await self._store._retrying(self._attempt, received=self._received)
-        assert self._info is not None and self._rest is not None
-        read = await self._rest.confirmed_bytes()
-        return ObjectTail(self._info, self._info.size - len(read), read)
-
-    def _received(self) -> int:
-        return 0 if self._rest is None else self._rest._received
-
-    async def _attempt(self) -> None:
-        if self._rest is not None:
-            await self._rest._attempt()
-            return
-        answer = await self._store._begin_get(self._key, self._asked, self._size, pin=None)
-        try:
-            sent = sent_range(answer, None, self._size)
-            offset = max(0, sent.total - self._size)
-            if (sent.start, sent.end) != (offset, sent.total):
-                # The whole of a large object, or other bytes than asked for: not worth reading on, and not
-                # again.
-                raise AskTheSize(for_good=True)
-            self._info = ObjectInfo(self._key, sent.total, answer.etag, answer.version)
-            self._rest = _RangeRead(self._store, self._key, self._info, offset, sent.total)
-            await self._rest.fill(answer.body)
-        finally:
-            answer.body.close()

@@ -6,10 +6,10 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from resilient_pq.errors import StoreError, ThrottledError
+from resilient_pq.lazy_dataclass import dataclass
 
 Result = TypeVar("Result")
 

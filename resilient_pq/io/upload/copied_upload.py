@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
@@ -14,9 +13,10 @@ from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import SinkOptions
 from resilient_pq.io.stored_object import ObjectInfo
-from resilient_pq.io.upload.abandoned_uploads import drop_upload
+from resilient_pq.io.upload.lease import Lease
 from resilient_pq.io.upload.part_layout import part_size
-from resilient_pq.io.upload.upload_start import duplicates_of, refuse_changed
+from resilient_pq.io.upload.upload_start import begin_upload, drop_upload, refuse_changed
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 #: Where copies may have any size: so many of an object, unless they reach these bytes; and no more in any case.
@@ -62,7 +62,7 @@ async def copied_upload(
     options: SinkOptions,
     *,
     copied: Callable[[int], None] | None = None,
-    begun: Callable[[str], Awaitable[None]] | None = None,
+    lease: Lease | None = None,
 ) -> AsyncIterator[CopiedUpload]:
     """Begin an upload with copies of the first `end` bytes of another object, as far as they make parts."""
     # The upload is the caller's when the block ends well, and is removed when it does not. That all copies are of one
@@ -70,18 +70,9 @@ async def copied_upload(
     # source is is asked before the first copy and after the last.
     places = parts_to_copy(end, options)
     await refuse_changed(store, source, end)
-
-    async def begin() -> str:
-        return await store.create_upload(key)
-
     drop = partial(drop_upload, store, key)
-    upload_id = await finish_first(begin(), undo=drop, patience=GRACE_SECONDS)
+    upload_id = await finish_first(begin_upload(store, key, lease), undo=drop, patience=GRACE_SECONDS)
     try:
-        duplicates = await duplicates_of(store, key, upload_id)
-        if begun is not None:
-            await begun(upload_id)
-        for duplicate in duplicates:
-            await drop(duplicate)
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
         await refuse_changed(store, source, end)
         yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)

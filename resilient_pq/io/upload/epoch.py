@@ -7,12 +7,12 @@ complete. Its name begins with ``_``, so that Hive, Spark, DuckDB and our own li
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.lazy_dataclass import dataclass
 
 EPOCH_SUFFIX = ".rpq-epoch"  # What the name of an epoch object ends with
 MOST_EPOCH_BYTES = 256 * 1024  # No epoch object is larger; the names of some hundred uploads fit in
@@ -100,6 +100,8 @@ def named_by_epoch(name: str) -> str | None:
 
 def new_owner() -> str:
     """What no other holder calls itself."""
+    import secrets  # noqa: PLC0415 (it brings hashlib, and reads need neither)
+
     return secrets.token_hex(16)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
-from resilient_pq.io.stored_object import bare_etag
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import KiB
 
 MAX_PARTS = 10_000
@@ -87,12 +86,6 @@ class PartSlot:
     sending_end: int | None = None
     quiet_until: float = 0.0
     released: bool = False
-
-    def is_listed_as(self, listed: Part | None) -> bool:
-        """Whether a listed part is the one that was acknowledged."""
-        if listed is None or self.part is None:
-            return False
-        return (listed.size, bare_etag(listed.etag)) == (self.part.size, bare_etag(self.part.etag))
 
 
 # Smaller pieces are copied together: a page header of 40 bytes is not worth a write of its own.

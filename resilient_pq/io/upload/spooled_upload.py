@@ -41,6 +41,9 @@ class SpooledStore(WriteStore, Protocol):
 class SpooledSink(LocalSink):
     """The bytes of one object in a local temporary file until it is sent."""
 
+    can_store = False  # Nothing is in the store before all of it is
+    needs_loop = True  # Sending it does
+
     def __init__(self, store: SpooledStore, key: str, file: PartialFile, *, exclusive: bool) -> None:
         """Use `begin` instead."""
         super().__init__(key, file, SinkOptions(mode="x" if exclusive else "w"))
@@ -58,16 +61,6 @@ class SpooledSink(LocalSink):
         """None: a temporary file of this machine is no promise."""
         return 0
 
-    @property
-    def can_store(self) -> bool:
-        """Nothing is in the store before all of it is."""
-        return False
-
-    @property
-    def needs_loop(self) -> bool:
-        """Sending it does."""
-        return True
-
     async def commit(self, *, wait: bool = True) -> StoredState:
         """A temporary file of this machine is no promise."""
         self._refuse_ended()
@@ -79,7 +72,7 @@ class SpooledSink(LocalSink):
 
         async def send() -> ObjectInfo:
             info = await self._store.publish(self._file.path, self._key, exclusive=self._options.mode == "x")
-            self._ended, self._info = True, info
+            self._ended, self.published = True, info
             await in_thread(self._file.discard)
             return info
 

@@ -15,12 +15,13 @@ is lost by sending the open slot beside the others: all of them together are the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from resilient_pq.errors import TransientError
 from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
+from resilient_pq.io.stored_object import bare_etag
 from resilient_pq.io.upload.part_layout import PartLayout, PartSlot
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 # How often a part is sent, or a listing asked for, again because the store lists other bytes than it acknowledged;
@@ -383,7 +384,9 @@ class UploadPlan:
     def _is_ours(self, number: int, listed: Part | None) -> bool:
         """Whether the store lists a part as it acknowledged it."""
         slot = self._slots.get(number)
-        return slot is not None and slot.is_listed_as(listed)
+        if listed is None or slot is None or slot.part is None:
+            return False
+        return (listed.size, bare_etag(listed.etag)) == (slot.part.size, bare_etag(slot.part.etag))
 
     def _release(self, slot: PartSlot) -> None:
         slot.released = True

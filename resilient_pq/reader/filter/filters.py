@@ -7,7 +7,6 @@ of which one has to hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from resilient_pq.format.indexes.condition import Condition, ConditionKind, cond
 from resilient_pq.format.indexes.row_masks import matching_rows
 from resilient_pq.format.physical_values import LeafColumn
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.filter.bloom_filter import several
 
 Mask = NDArray[np.bool_]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -23,6 +23,7 @@ from resilient_pq.format.indexes.trusted_bounds import (
 from resilient_pq.format.pages.page_sums import PageSums
 from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.format.sorting import SortingColumn, sorting_columns_of
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 

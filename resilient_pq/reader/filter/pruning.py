@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Final, TypeVar
 
@@ -22,6 +22,7 @@ from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, Decoded
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page_sums import PageSums
 from resilient_pq.format.pages.selected_pages import page_rows, select_pages
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.filter.filters import Filter, Term

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resilient_pq.damage.page_header_checks import SearchLimits
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 from resilient_pq.units import MiB
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_hints import PageHint, PageHints
 from resilient_pq.format.file_metadata import ColumnMetaData, CompressionCodec, Encoding, PageType
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.page_probe import ProbedPage, encoding_of
 from resilient_pq.recovery.carve.stretch_placement import PlacedGroup, PlacedSpan
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from resilient_pq.damage.page_search import FoundPage, Proof, metadata_end
@@ -12,6 +12,7 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.pages.page import Page
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, HEADER_SIZE, ChunkPlace, RecordKind, parse_header
 from resilient_pq.format.schema_tree import Group, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.carve_limits import CarveLimits
 from resilient_pq.recovery.carve.carved_row_groups import RowGroupBuilder, common_codec, data_version
 from resilient_pq.recovery.carve.file_spans import FoundFile
@@ -19,7 +20,16 @@ from resilient_pq.recovery.carve.holes import Hole, examine_hole
 from resilient_pq.recovery.carve.invented_columns import NamedColumn, candidate_kinds, invent_columns
 from resilient_pq.recovery.carve.invented_columns import describe_columns as findings_of
 from resilient_pq.recovery.carve.page_layout import PageLayout, Places
-from resilient_pq.recovery.carve.page_probe import Kinds, ProbedPage, kind_of, kinds_of, probe_body, probe_header
+from resilient_pq.recovery.carve.page_probe import (
+    Kinds,
+    ProbedPage,
+    decompress_page,
+    kind_of,
+    kinds_of,
+    probe_body,
+    probe_header,
+    with_all_types,
+)
 from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow
 from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
 from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
@@ -28,6 +38,8 @@ from resilient_pq.units import KiB
 
 #: What stands between two chunks is looked at where it is not larger.
 MOST_BETWEEN = 64 * KiB
+#: Bytes of the length of a footer and the magic behind it.
+_TAIL = 8
 
 
 def carve(
@@ -52,8 +64,8 @@ def carve(
     separated = separated or bool(places)
     if schema is None:
         kinds = candidate_kinds(file.pages)
-        probed = yield from _probe_pages(file.pages, kinds, limits)
-        found = yield from _cut_stretches(probed)
+        probed = yield from _probe_pages(file, kinds, limits)
+        found = yield from _cut_stretches(_without_damaged_values(probed, kinds))
         pages, borders = (found.pages, found.starts) if places else (_longest_stretch(found), set())
         steps = limits.budget(size)
         begins = yield from _is_row_group_start(file, pages, places)
@@ -72,7 +84,7 @@ def carve(
             left = [page for page in file.pages if page.offset >= invented.end]
             findings.append(_report_unknown_columns(left))
             file = replace(file, pages=file.pages[: len(file.pages) - len(left)])
-    probed = yield from _probe_pages(file.pages, kinds_of(schema.leaves), limits)
+    probed = yield from _probe_pages(file, kinds_of(schema.leaves), limits)
     stretches = yield from _cut_stretches(probed)
     columns = [kind_of(leaf) for leaf in schema.leaves]
     budget = limits.budget(size)
@@ -87,25 +99,60 @@ def carve(
     return RebuiltFile(schema, metadata, rebuilding.row_groups(placing.groups, file.start), tuple(findings))
 
 
-def _probe_pages(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> RangeRequests[list[ProbedPage]]:
-    """Examine pages within the limits; pages that fit no column have no kinds."""
+def _probe_pages(file: FoundFile, kinds: Kinds, limits: CarveLimits) -> RangeRequests[list[ProbedPage]]:
+    """Examine pages within the limits; pages that fit no column, or whose end is not proven, have no kinds."""
+    pages = file.pages
     window = RangeWindow(max((page.end for page in pages), default=0))
     nested = any(kind.max_repetition_level for kind in kinds)
     found: list[ProbedPage] = []
     left = limits.probed_bytes
     likely: CompressionCodec | None = None
+    dictionary: Page | None = None
+    end = 0
     for page in pages:
         known = probe_header(page, kinds)
+        dictionary = dictionary if page.offset == end else None
         if left > 0 or _needs_body(known, found[-1] if found else None, nested=nested):
             left -= page.header.uncompressed_page_size + known.num_values
             view = yield from window.read(page.offset, page.end)
             size = page.header_size
-            known = probe_body(known, Page(0, page.offset, page.header, view[:size], view[size:]), kinds, likely)
+            body = Page(0, page.offset, page.header, view[:size], view[size:])
+            known = probe_body(known, body, kinds, likely, dictionary)
             likely = known.codec or likely
+            if known.is_dictionary:
+                codec = known.codec or CompressionCodec.UNCOMPRESSED
+                dictionary = decompress_page(body, codec) if known.decoded else None
             if not known.decoded and (nested or page.proof in _WEAK):
                 known = replace(known, rows={})
         found.append(known)
-    return found
+        end = page.end
+    return (yield from _without_open_ends(found, file.end))
+
+
+def _without_open_ends(found: Sequence[ProbedPage], end: int) -> RangeRequests[list[ProbedPage]]:
+    """Pages, those without kinds that have an open end where bytes may be missing."""
+    window = RangeWindow(end)
+    largest = max((known.page.end - known.page.offset for known in found), default=0)
+    judged = list(found)
+    for i, (known, following) in enumerate(pairwise(found)):
+        if known.has_open_end:
+            hole = yield from examine_hole(window, known.page.end, following.page.offset, largest)
+            judged[i] = known if hole.is_full_length else replace(known, rows={})
+    if found and not found[-1].page.crc_holds:
+        tail = yield from RangeWindow(end).read(max(end - _TAIL, 0), end)
+        size = int.from_bytes(tail[:-4], "little") if tail[-4:] == MAGIC else 0
+        # A footer that must have begun before the end of the page lacks its beginning, which is in the page.
+        if end - _TAIL - size < found[-1].page.end <= end - _TAIL:
+            judged[-1] = replace(found[-1], rows={})
+    return judged
+
+
+def _without_damaged_values(pages: list[ProbedPage], kinds: Kinds) -> list[ProbedPage]:
+    """The pages, of which those whose CRC32 does not hold may be of any type, where that of another holds."""
+    if all(page.page.proof is not Proof.CRC for page in pages):
+        return pages
+    damaged = [page.page.header.crc is not None and page.page.proof is not Proof.CRC for page in pages]
+    return [with_all_types(page, kinds) if lost else page for page, lost in zip(pages, damaged, strict=True)]
 
 
 def _needs_body(page: ProbedPage, before: ProbedPage | None, *, nested: bool) -> bool:

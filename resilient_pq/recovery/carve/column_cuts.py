@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.page_layout import PageLayout, Span
 from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage, encoding_of
 from resilient_pq.recovery.evidence.search_budget import SearchBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.damage.page_search import FoundPage
 from resilient_pq.errors import FormatError, ResilientPQError, ThriftError
@@ -14,6 +14,7 @@ from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind, parse_header
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.carve_limits import CarveLimits
 from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow, search_pages
 from resilient_pq.units import KiB, MiB

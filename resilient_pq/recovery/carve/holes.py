@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from resilient_pq.damage.page_header_checks import LIMITS, header_at
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow
 
 #: A block that was overwritten with one value. Where a header should begin, which has a type and a size, fewer tell.

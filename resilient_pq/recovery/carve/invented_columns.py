@@ -7,13 +7,14 @@ less. They show neither names nor meanings, and of nested columns only lists. Co
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from resilient_pq.damage.page_search import FoundPage
 from resilient_pq.errors import FormatError
 from resilient_pq.format.file_metadata import Encoding, Repetition, Type
 from resilient_pq.format.schema_tree import Group, Node, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.column_cuts import (
     ColumnCount,
     CutChunk,

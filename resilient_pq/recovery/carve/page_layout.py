@@ -10,10 +10,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from resilient_pq.damage.codec_trial import codecs_of
-from resilient_pq.damage.page_search import FoundPage
+from resilient_pq.damage.page_search import FoundPage, Proof
+from resilient_pq.damage.page_statistics import check_page_statistics
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import kernels
 from resilient_pq.format.compression import codecs
@@ -19,6 +20,7 @@ from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageHe
 from resilient_pq.format.pages.page import DataPage, Page, open_data_page
 from resilient_pq.format.physical_values import empty_fixed, fixed_width
 from resilient_pq.format.schema_tree import Leaf, Primitive
+from resilient_pq.lazy_dataclass import dataclass
 
 #: What fastparquet leaves behind the values of a page.
 _SLACK = bytes(8)
@@ -29,6 +31,10 @@ _SAMPLE = 1000
 #: Floating-point numbers that people store lie between these, zeros apart.
 _SMALLEST_USUAL = 1e-20
 _LARGEST_USUAL = 1e20
+#: Proofs of a page that say nothing of what stands behind it.
+_OPEN_ENDS = (Proof.DECOMPRESSED, Proof.PREVIOUS)
+#: A page that takes this part of its bytes, or less, when it is compressed would not decompress with other bytes.
+_PACKED = 0.75
 #: Numbers as integers, and as floating-point numbers of the same width.
 _NUMBERS = {
     Type.INT32: ("<i4", "<f4"), Type.FLOAT: ("<i4", "<f4"), Type.INT64: ("<i8", "<f8"), Type.DOUBLE: ("<i8", "<f8"),
@@ -76,6 +82,7 @@ class ProbedPage:
     numbers: tuple[float, float] | None = None
     # Whether its body was decompressed and fits the kinds in `rows`; otherwise its header alone told
     decoded: bool = False
+    stated: bool = False  # Whether statistics in its header tell of its values, or its checksum holds
 
     @property
     def is_dictionary(self) -> bool:
@@ -86,6 +93,18 @@ class ProbedPage:
     def needs_dictionary(self) -> bool:
         """Whether its values cannot be read without a dictionary page before it."""
         return self.has_values and encoding_of(self.page.header) in DICTIONARY_ENCODINGS
+
+    @property
+    def has_open_end(self) -> bool:
+        """Whether nothing shows that the last bytes of a data page are not those of another, behind missing bytes.
+
+        Random values of a fixed size decode whatever they are, and are stored by most codecs as they are.
+        """
+        header = self.page.header
+        is_packed = self.codec is CompressionCodec.GZIP or (
+            header.compressed_page_size <= _PACKED * header.uncompressed_page_size
+        )
+        return self.page.proof in _OPEN_ENDS and not (self.is_dictionary or self.stated or is_packed)
 
     @property
     def num_values(self) -> int:
@@ -152,21 +171,50 @@ def _may_hold(encoding: int | None, node: Primitive) -> bool:
     return True
 
 
-def probe_body(known: ProbedPage, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> ProbedPage:
+def probe_body(
+    known: ProbedPage,
+    page: Page,
+    kinds: Kinds,
+    likely: CompressionCodec | None = None,
+    dictionary: Page | None = None,
+) -> ProbedPage:
     """The same page with the kinds and rows that its body allows; unchanged where it does not decompress.
 
-    `likely` is the codec of pages before it, which is tried first.
+    `likely` is the codec of pages before it, which is tried first, `dictionary` the dictionary page of its chunk,
+    decompressed.
     """
     for codec in codecs_of(page, likely):
-        found = _decode(known, _decompress(page, codec), kinds)
+        plain = decompress_page(page, codec)
+        found = _decode(known, plain, kinds)
         if found.rows:
             v2 = page.header.data_page_header_v2
             tells = page.header.uncompressed_page_size and not (v2 is not None and v2.is_compressed is False)
-            return replace(found, codec=codec if tells else None, decoded=True)
+            stated = [_stated(found, plain, kinds[kind], dictionary) for kind in found.rows]
+            rows = found.rows if any(told is not False for told in stated) else {}
+            return replace(found, rows=rows, codec=codec if tells else None, decoded=True, stated=True in stated)
     return known
 
 
-def _decompress(page: Page, codec: CompressionCodec) -> Page:
+def with_all_types(known: ProbedPage, kinds: Kinds) -> ProbedPage:
+    """The same page as one of all types that its levels and its encoding allow: its values are damaged."""
+    levels = {kind[2:]: rows for kind, rows in known.rows.items()}
+    encoding = encoding_of(known.page.header)
+    allowed = [kind for kind, leaf in kinds.items() if kind[2:] in levels and _may_hold(encoding, leaf.node)]
+    return replace(known, rows={**known.rows, **{kind: levels[kind[2:]] for kind in allowed}})
+
+
+def _stated(known: ProbedPage, page: Page, leaf: Leaf, dictionary: Page | None) -> bool | None:
+    """Whether the values of a page are those of which its header tells; None where it does not tell."""
+    if known.page.crc_holds or (known.needs_dictionary and dictionary is None):
+        return known.page.crc_holds or None
+    used = dictionary if known.needs_dictionary else None
+    try:
+        return check_page_statistics(page, leaf, CompressionCodec.UNCOMPRESSED, used) or None
+    except (FormatError, UnsupportedError):
+        return False
+
+
+def decompress_page(page: Page, codec: CompressionCodec) -> Page:
     """The page as if it had been written uncompressed."""
     v2 = page.header.data_page_header_v2
     levels = 0 if v2 is None else v2.repetition_levels_byte_length + v2.definition_levels_byte_length
@@ -244,8 +292,8 @@ def _count_rows(page: Page, leaf: Leaf) -> _PageCounts | None:
 def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: int) -> _NumberLook | None:
     """What values look like; None where they are not numbers, or are dictionary indices.
 
-    Stored integers are mostly small or timestamps, which as floating-point numbers are nearly 0; stored floating-point
-    numbers are, as integers, close to the largest ones.
+    Stored integers are mostly small or timestamps, which as floating-point numbers are nearly 0, or NaN where they are
+    negative; stored floating-point numbers are, as integers, close to the largest ones.
     """
     types = _NUMBERS.get(node.physical_type)
     if types is None or not count or encoding in DICTIONARY_ENCODINGS:
@@ -258,7 +306,10 @@ def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: in
     integers, values = (out.view(np.uint8).view(name).reshape(-1) for name in types)
     with np.errstate(invalid="ignore"):
         sizes = np.abs(values.astype(np.float64))
-    usual = np.isnan(sizes) | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
+    # Arithmetic makes NaNs without a payload; negative ones that have one are small negative integers.
+    payload = (1 << (22 if integers.itemsize == 4 else 51)) - 1
+    nan = np.isnan(sizes) & ((integers > 0) | (integers & payload == 0))
+    usual = nan | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
     telling = integers != 0  # zeros are both
     floating = bool(2 * np.count_nonzero(usual & telling) > np.count_nonzero(telling))
     return _NumberLook(floating, (float(integers.min()), float(integers.max())))

@@ -9,19 +9,18 @@ deleted, it begins a row group of its own, as its rows may be others than those 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.holes import Hole
 from resilient_pq.recovery.carve.page_layout import LaidGroup, PageLayout, Span
 from resilient_pq.recovery.carve.page_probe import ColumnKind
 
-#: Of several row groups one is taken where the bytes that are missing differ from what is usual by no more than this
-#: part of a row group, or
-_NEARLY = 0.3
-#: by this much less than those of any other.
-_CLEARLY = 0.4
+#: Of several row groups one is taken where the bytes that are missing differ from what is usual by at most `_NEARLY` of
+#: a row group, or by `_CLEARLY` less than those of any other.
+_NEARLY, _CLEARLY = 0.3, 0.4
 #: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
 _MOST_LEADING = 512
 
@@ -300,7 +299,12 @@ class StretchPlacement:
 
     def _is_counted(self, start: int) -> bool:
         """Whether as many bytes lie between what was placed last and a page as were written there."""
-        return all(self.holes[i].is_full_length for i in range(self._last + 1, start + 1) if i in self.holes)
+        holes = (self.holes[i] for i in range(self._last + 1, start + 1) if i in self.holes)
+        return all(hole.is_full_length and (hole.num_values is None or self._sizes_vary()) for hole in holes)
+
+    def _sizes_vary(self) -> bool:
+        """Whether chunks of as many rows differ in size; else a page between whole headers may be parts of two."""
+        return any(len({rows for rows, _ in sizes}) < len(set(sizes)) for sizes in self._sizes.values())
 
     def _has_all_rows(self, start: int, lead: Span | None, chunk: int) -> bool:
         """Whether the damaged pages between two parts of a chunk have just the rows that are missing there."""
@@ -315,9 +319,8 @@ class StretchPlacement:
         """The numbers in the file that the first chunk of a place may have."""
         count = len(self.layout.columns)
         leaf = place.leaf if place.lead is None else place.lead.leaf
-        unfinished = self._unfinished()
         nearest = self._chunk + (leaf - self._chunk) % count
-        if unfinished and nearest == self._chunk and (place.lead is None or not self._fits_rest(place.lead)):
+        if self._unfinished() and nearest == self._chunk and (place.lead is None or not self._fits_rest(place.lead)):
             nearest += count
         gap, whole = self._gap(start), self._usual_group()
         if self._last < 0 or gap is None or not whole:
@@ -337,12 +340,10 @@ class StretchPlacement:
 
     def _badness(self, start: int, place: _Place, chunk: int) -> float:
         """How much the number of missing bytes differs from the usual one, in chunks, and unusual numbers of rows."""
-        odd_rows = 0.0
-        number = chunk // len(self.layout.columns)
+        odd_rows, number = 0.0, chunk // len(self.layout.columns)
         if place.group is not None and place.group.counted:
             known = self.groups[number].num_rows if number < len(self.groups) else None
-            same_group = place.leaf > 0
-            if same_group and known is not None and known != place.group.num_rows:
+            if place.leaf > 0 and known is not None and known != place.group.num_rows:
                 return float("inf")
             if self.layout.expected_rows and place.group.num_rows not in self.layout.expected_rows:
                 odd_rows = 1.0
@@ -354,10 +355,8 @@ class StretchPlacement:
 
     def _odd(self, place: _Place) -> float:
         """How unusual the sizes of the whole chunks of a place are, from 0 to 1 on average."""
-        if place.group is None:
-            return 0.0
         ratios = []
-        for span in place.group.spans:
+        for span in () if place.group is None else place.group.spans:
             if span.whole and span.leaf in self._sizes:
                 usual, size = self._usual(span.leaf), self._bytes(span)
                 ratios.append(abs(size - usual) / max(size, usual, 1))
@@ -394,7 +393,7 @@ class StretchPlacement:
         return sum(sizes) / len(sizes)
 
     def _usual_group(self) -> float:
-        return sum(self._usual(leaf) for leaf in range(len(self.layout.columns))) if self._sizes else 0.0
+        return sum(map(self._usual, range(len(self.layout.columns)))) if self._sizes else 0.0
 
     def _bytes(self, span: Span) -> int:
         return self.layout.pages[span.end - 1].page.end - self.layout.pages[span.start].page.offset

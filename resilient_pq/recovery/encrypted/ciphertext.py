@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Final
 
@@ -19,6 +19,7 @@ from resilient_pq.format.resilience_records import (
     has_span,
     parse_header,
 )
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.recovery.evidence.records.record_scan import in_place, outermost_file, scan_headers
 from resilient_pq.recovery.verification.checksum_checks import has_parity

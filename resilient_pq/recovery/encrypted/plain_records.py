@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from resilient_pq.encryption.plain_regions import PlainRegion, put_bytes
 from resilient_pq.errors import AuthenticationError, FormatError, ResilientPQError, Where
@@ -23,6 +22,7 @@ from resilient_pq.format.resilience_records import (
     RecordHeader,
     RowGroupRecord,
 )
+from resilient_pq.lazy_dataclass import dataclass
 
 #: What the record of an encrypted chunk has more bytes than one in the clear: that stands right before the chunk.
 MORE_OF_CHUNK = SPAN_SIZE + GCM_OVERHEAD

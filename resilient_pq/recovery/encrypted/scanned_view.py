@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32
@@ -31,6 +31,7 @@ from resilient_pq.format.resilience_records import (
     RowGroupRecord,
 )
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import PIECE_BYTES, off_loop
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.encrypted.plain_records import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from resilient_pq.format.crypto.modules import CTR_OVERHEAD, GCM_OVERHEAD, Wrong
 from resilient_pq.format.crypto.page_view import ChunkCipher, SealedPage
 from resilient_pq.format.file_metadata import PageHeader
 from resilient_pq.format.resilience_records import ChunkCopies
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import KiB, MiB
 
 _LARGEST_HEADER: Final = 16 * KiB  # Modules of page headers that are searched for have fewer bytes
@@ -143,9 +143,9 @@ class _Search:
         return None
 
 
-def put_back_exchanged(lost: Sequence[LostPage]) -> int:
-    """Find pages that lie in the places of others, by their tags, and show each in its own; gives their number."""
-    tries = count = 0
+def put_back_exchanged(lost: Sequence[LostPage]) -> None:
+    """Find pages that lie in the places of others, by their tags, and show each in its own."""
+    tries = 0
     by_size: dict[int, list[LostPage]] = {}
     for one in lost:
         by_size.setdefault(one.page.size, []).append(one)
@@ -154,12 +154,10 @@ def put_back_exchanged(lost: Sequence[LostPage]) -> int:
             for other in alike:
                 tries += 1
                 if tries > _MAX_TRIES:
-                    return count
+                    return
                 if other is not wanted and opens(wanted.chunk.opener, wanted.page, other.stored):
                     kept = wanted.chunk.instead.items()
                     wanted.chunk.instead = {
                         at: known for at, known in kept if not wanted.page.start <= at < wanted.page.end
                     } | {wanted.page.start: other.stored}
-                    count += 1
                     break
-    return count

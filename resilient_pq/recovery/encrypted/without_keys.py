@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -30,6 +30,7 @@ from resilient_pq.format.footer import ENCRYPTED_MAGIC, MIN_FILE_SIZE, TAIL_SIZE
 from resilient_pq.format.resilience_records import RecordChain, RecordHeader, RecordKind
 from resilient_pq.io.location import without_query
 from resilient_pq.io.output_target import Target, check_free, make_folder
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.healed_store import HealedStore
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import FileEnd
 from resilient_pq.recovery.evidence.schema_source import KnownSchema
-from resilient_pq.recovery.evidence.sibling_schema import fit_siblings
+from resilient_pq.recovery.evidence.sibling_schema import count_pages, fit_siblings, leaves_pages_out
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.version import MAKER
 
@@ -107,7 +107,15 @@ async def _carve_like(
     """What pages make up by a schema from elsewhere, with the metadata of its file; or by an invented schema."""
     if given is None:
         return await _carve(known, file, None, counts)
-    rebuilt = await _carve(known, file, given.schema, counts | given.row_counts)
+    rows = counts | given.row_counts
+    rebuilt = await _carve(known, file, given.schema, rows)
+    if leaves_pages_out(rebuilt):
+        # What repeats tells where row groups end, as without a schema, where it tells as many columns.
+        invented = await _carve(known, file, None, counts)
+        more = {group.num_rows for group in invented.row_groups if group.num_rows is not None} - rows
+        if more and len(invented.schema.leaves) == len(given.schema.leaves):
+            other = await _carve(known, file, given.schema, rows | more)
+            rebuilt = max(rebuilt, other, key=count_pages)
     return replace(rebuilt, metadata=given.metadata)
 
 

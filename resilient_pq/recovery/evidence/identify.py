@@ -9,13 +9,13 @@ import re
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
 
 import cramjam
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotParquetError, Where
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, EXTENDED_MAGIC, MAGIC
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.text_mode import TextChange, TextDamage, detect_text_damage, undo_text_change
 
 _HEAD_BYTES = 1024 * 1024

@@ -6,7 +6,7 @@ bytes are whole is examined later, for all strategies alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from resilient_pq.byte_ranges import ByteRange
@@ -16,6 +16,7 @@ from resilient_pq.format.file_metadata import FileMetaData, StoredSortingColumn
 from resilient_pq.format.footer import CRC_KEY, HASH_KEY, ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.report import Finding
 
 

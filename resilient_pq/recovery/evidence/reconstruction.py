@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, KeyMissingError, Where
 from resilient_pq.format.resilience_records import RecordHeader
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject

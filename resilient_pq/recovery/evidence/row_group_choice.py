@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
@@ -13,6 +13,7 @@ from resilient_pq.format.footer import MAGIC, RECORD_KEY, TAIL_SIZE, Footer, key
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordHeader, RecordKind
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.filter import index_ranges
 from resilient_pq.reader.read_plan import chunk_read

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from resilient_pq.arrow.batch_ingest import Ingest
@@ -18,6 +18,7 @@ from resilient_pq.format.file_metadata import ColumnOrder, FileMetaData, KeyValu
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.io.resolve import Location
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer

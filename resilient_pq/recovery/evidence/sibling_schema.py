@@ -7,10 +7,11 @@ of their likeliness, and the first that fits is taken.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format.file_metadata import RowGroup
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
 from resilient_pq.recovery.evidence.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.report import Damage, Finding
@@ -37,9 +38,9 @@ async def fit_siblings(siblings: Siblings, carve: Callable[[KnownSchema | None],
         rebuilt = await _try_carving(carve, known)
         if rebuilt is None or not rebuilt.row_groups:
             continue
-        if _leaves_pages_out(rebuilt):
+        if leaves_pages_out(rebuilt):
             invented = invented or await carve(None)
-            if _count_pages(rebuilt) < _count_pages(invented):
+            if count_pages(rebuilt) < count_pages(invented):
                 continue
         fitting.append((known, rebuilt))
     if fitting:
@@ -74,11 +75,12 @@ def _report_choice(known: KnownSchema, others: Sequence[str]) -> Finding:
     return Finding(Damage.UNVERIFIED, message, costs_rows=False)
 
 
-def _leaves_pages_out(rebuilt: RebuiltFile) -> bool:
+def leaves_pages_out(rebuilt: RebuiltFile) -> bool:
+    """Whether a finding says that pages, or their rows, are lost."""
     return any(finding.costs_rows for finding in rebuilt.findings)
 
 
-def _count_pages(rebuilt: RebuiltFile) -> int:
+def count_pages(rebuilt: RebuiltFile) -> int:
     """Pages that belong to a column."""
     chunks = (chunk for row_group in rebuilt.row_groups for chunk in row_group.chunks if chunk is not None)
     return sum(len(chunk.pages.pages) for chunk in chunks if chunk.pages is not None)

@@ -6,8 +6,9 @@ as there are row groups, and where neither is left the whole file has to be sear
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from resilient_pq.lazy_dataclass import dataclass
 
 
 class Strategy(StrEnum):

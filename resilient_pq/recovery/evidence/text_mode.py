@@ -7,7 +7,6 @@ other writers bytes are counted, as the frequencies that such a change leaves do
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from resilient_pq.errors import ResilientPQError
@@ -15,6 +14,7 @@ from resilient_pq.format.footer import MAGIC, MIN_FILE_SIZE, Footer, read_footer
 from resilient_pq.format.pages.page import check_crc, pages_of
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.resilience_records import RECORD_MAGIC
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, chunk_range
 
 

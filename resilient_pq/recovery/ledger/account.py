@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.ledger.grid import UNHARMED, GridSegment, counted_states
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState, Region, RowsFate
 from resilient_pq.units import counted, in_bytes, in_units

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, Region
 
 STATES = tuple(PageState)  # From the best to the worst, as they are declared

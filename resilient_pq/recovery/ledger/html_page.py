@@ -19,9 +19,17 @@ from pathlib import Path
 
 from resilient_pq.io.os_errors import explained
 from resilient_pq.recovery.ledger.account import harmed_places, headline, lost_rows, share
-from resilient_pq.recovery.ledger.html_map import identifiers, map_section, page_grid
+from resilient_pq.recovery.ledger.html_map import (
+    MAX_LINES,
+    command,
+    identifiers,
+    lines,
+    map_section,
+    page_grid,
+    table,
+    text,
+)
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState, Region
-from resilient_pq.recovery.ledger.markup import MAX_LINES, command, lines, table, text
 from resilient_pq.recovery.report import Finding, Report
 from resilient_pq.units import in_bytes, in_units
 from resilient_pq.version import __version__

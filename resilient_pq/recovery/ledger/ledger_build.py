@@ -18,9 +18,8 @@ from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, LedgerSource, Region, RowsFate
 from resilient_pq.recovery.ledger.metadata_regions import lost_areas, regions_of_metadata
-from resilient_pq.recovery.ledger.page_regions import regions_of_row_group
 from resilient_pq.recovery.ledger.region_overlaps import Rank, RegionOverlaps
-from resilient_pq.recovery.ledger.row_fates import fates_of_rows, number_row_groups
+from resilient_pq.recovery.ledger.row_fates import fates_of_rows, number_row_groups, regions_of_row_group
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
 from resilient_pq.recovery.verification.verification import Verification
 
@@ -42,9 +41,8 @@ def build_ledger(
     numbers = {row_group.located.ordinal: row_group.number for row_group in row_groups}
     claims = RegionOverlaps(sources)
     pages = list(_claim_pages(claims, readings, row_groups, leaves))
-    columns = {leaf.column_path: leaf.ordinal for leaf in leaves}
     for rank, region in (
-        *regions_of_metadata(reconstruction, verification, columns, numbers),
+        *regions_of_metadata(reconstruction, verification, numbers),
         *lost_areas(reconstruction, verification),
     ):
         claims.add(rank, region, reconstruction.source)
@@ -57,7 +55,7 @@ def build_ledger(
     num_rows, fates = _rows(reconstruction, row_groups, verification.lost)
     return Ledger(
         sources=tuple(LedgerSource(source.url, source.info.size, source.info.etag) for source in sources),
-        columns=tuple(columns),
+        columns=tuple(dict.fromkeys(leaf.column_path for leaf in leaves)),
         row_groups=num_rows,
         regions=regions,
         rows=fates,

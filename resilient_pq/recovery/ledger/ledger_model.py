@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
 from resilient_pq.errors import RecoveryError, Where
+from resilient_pq.lazy_dataclass import dataclass
 
 PAGES = frozenset({"page", "dictionary page", "chunk"})  # Regions that hold values, and so have a state
 
@@ -91,7 +92,8 @@ class Region:
             return None
         if self.confidence is None:
             return PageState.NULLED if self.rows_kept else PageState.LOST
-        if self.use is ByteUse.LOST or _fewer(self.rows_kept, self.num_rows):
+        counted = self.rows_kept is not None and self.num_rows is not None
+        if self.use is ByteUse.LOST or (counted and (self.rows_kept or 0) < (self.num_rows or 0)):
             return PageState.DROPPED
         if self.mended is not None:
             return _MENDED.get(self.mended, PageState.MENDED)
@@ -117,10 +119,6 @@ class Region:
             "rows_kept": self.rows_kept,
         }
         return {name: value for name, value in values.items() if value is not None}
-
-
-def _fewer(some: int | None, all_of_them: int | None) -> bool:
-    return some is not None and all_of_them is not None and some < all_of_them
 
 
 def _word(value: StrEnum | None) -> str | None:

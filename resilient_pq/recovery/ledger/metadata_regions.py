@@ -33,7 +33,7 @@ RankedRegion = tuple[Rank, Region]
 
 
 def regions_of_metadata(
-    reconstruction: Reconstruction, verification: Verification, columns: Mapping[str, int], numbers: Mapping[int, int]
+    reconstruction: Reconstruction, verification: Verification, numbers: Mapping[int, int]
 ) -> Iterator[RankedRegion]:
     """Magic, records, indexes, filters and footers, as if they lay where they were written."""
     headers = reconstruction.headers

@@ -34,18 +34,13 @@ class RegionOverlaps:
         self._sizes = [source.info.size for source in sources]
         self._claims: list[list[list[Region]]] = [[[] for _ in Rank] for _ in sources]
 
-    def add(self, rank: Rank, region: Region, source: DamagedObject) -> bool:
+    def add(self, rank: Rank, region: Region, source: DamagedObject) -> None:
         """Say what lies in a place."""
         number = self._numbers[id(source.origin)]
-        claims = self._claims[number][rank]
-        found = False
         for piece in source.lies_at(ByteRange(region.start, region.end)):
-            found = True
-            if (number, piece.start, piece.end) == (region.source, region.start, region.end):
-                claims.append(region)
-            else:
-                claims.append(replace(region, source=number, start=piece.start, end=piece.end))
-        return found
+            is_there = (number, piece.start, piece.end) == (region.source, region.start, region.end)
+            placed = region if is_there else replace(region, source=number, start=piece.start, end=piece.end)
+            self._claims[number][rank].append(placed)
 
     def regions(self) -> tuple[Region, ...]:
         """Every byte of every input once."""

@@ -37,8 +37,8 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.local_sink import LocalSink
 from resilient_pq.io.resolve import Opening
-from resilient_pq.io.upload.abandoned_uploads import abort_after, upload_command
 from resilient_pq.io.upload.lease import told_of_loss
+from resilient_pq.io.upload.upload_start import abort_after, upload_command
 from resilient_pq.reader.contents import Contents, FileState, chunk_range
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.report import recovered_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 from resilient_pq.arrow.batch_ingest import Ingest
@@ -31,14 +31,14 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.resolve import Opening
 from resilient_pq.io.upload.lease import told_of_loss
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source
 from resilient_pq.recovery.evidence.row_group_choice import Candidates
 from resilient_pq.recovery.resume.resume_layout import layout_behind
 from resilient_pq.recovery.resume.resume_local import appended_version, refuse_encrypted, was_torn_at_once, whole_prefix
 from resilient_pq.recovery.resume.resume_upload import ADDING, new_upload, up_to_checkpoint
-from resilient_pq.recovery.resume.stored_state import ResumeTarget
-from resilient_pq.recovery.resume.take_over import TakenOver, take_over
+from resilient_pq.recovery.resume.take_over import ResumeTarget, TakenOver, take_over
 from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import new_file_id, sink_options_of, writer_of
 from resilient_pq.writer.file_encoder import FileEncoder

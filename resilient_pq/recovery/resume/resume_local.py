@@ -41,7 +41,7 @@ async def whole_prefix(source: DamagedObject) -> Candidates:
     if known.contents.state not in (FileState.IN_PROGRESS, FileState.COMPLETE):
         raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))
     footer = survey.footer.header
-    stored = _stored_checkpoint(known.contents, survey.newest, footer)
+    stored = _stored_checkpoint(known.contents, survey.newest)
     magic = await source.read(ByteRange(0, len(MAGIC)))
     if footer.offset < stored.offset or magic != MAGIC:
         raise damaged(source)
@@ -72,7 +72,7 @@ async def _is_signed(source: DamagedObject) -> bool:
     return header.holds(payload) and parse_sealed_footer(payload, start, header) is not None
 
 
-def _stored_checkpoint(contents: Contents, newest: RecordHeader, footer: RecordHeader) -> KnownCheckpoint:
+def _stored_checkpoint(contents: Contents, newest: RecordHeader) -> KnownCheckpoint:
     """The newest checkpoint that certainly survives a loss of power: one that was written on behind."""
     # A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint
     # before it. The first bytes of a copy of a whole file are only there when the checkpoint behind it is stored.

@@ -146,8 +146,7 @@ async def new_upload(
     key, info = source.key, source.info
     options = replace(options, mode="w", if_match=info.etag)
     # The last byte is not copied: the part that holds it is sent from here, as the newest checkpoint ends in it.
-    name = None if lease is None else lease.name
-    async with copied_upload(store, key, info, max(0, info.size - 1), options, begun=name) as begun:
+    async with copied_upload(store, key, info, max(0, info.size - 1), options, lease=lease) as begun:
         tail = await source.read_alike(ByteRange(begun.num_bytes, info.size))
         return await MultipartSink.resume(
             store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[tail, *behind], lease=lease

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from resilient_pq.errors import (
     AlreadyExistsError,
     FormatError,
+    KeyMissingError,
     NotFoundError,
     ObjectChangedError,
     RecoveryError,
@@ -17,22 +20,169 @@ from resilient_pq.errors import (
     Where,
     WriterFencedError,
 )
-from resilient_pq.io import FoundEpoch, Lease, LeaseTerms, ObjectInfo, Part, find_epoch
-from resilient_pq.io.upload.abandoned_uploads import drop_upload, empty_uploads
+from resilient_pq.io import (
+    FetchCounters,
+    FoundEpoch,
+    Lease,
+    LeaseTerms,
+    MultipartStore,
+    ObjectInfo,
+    Part,
+    UploadInfo,
+    find_epoch,
+)
 from resilient_pq.io.upload.lease import forget_epoch, told_of_loss
+from resilient_pq.io.upload.upload_start import drop_upload, empty_uploads
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.resume.resume_upload import begins_with, cannot_resume, completable, complete_by_rule
-from resilient_pq.recovery.resume.stored_state import (
-    MAX_ROUNDS,
-    ResumeState,
-    ResumeTarget,
-    contents_of,
-    hex_id,
-    look_at,
-    pinned_object,
-)
+from resilient_pq.recovery.uploads.open_uploads import object_there
 from resilient_pq.recovery.uploads.upload_rule import size_of
+
+if TYPE_CHECKING:
+    from resilient_pq.encryption.encryption import Encryption, EncryptionOfEach
+
+MAX_ROUNDS = 5  # How often all is looked at anew, since somebody else ended an upload or wrote the object meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTarget:
+    """What a caller says of an object whose writing is to be resumed; `logged` has file ids of uploads."""
+
+    store: MultipartStore
+    key: str
+    upload_id: str | None
+    overwrite: bool
+    fencing: bool
+    or_new: bool
+    logged: Mapping[str, str]
+    encryption: Encryption | EncryptionOfEach | None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a new file may replace what stands there."""
+        return self.or_new and self.overwrite
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeState:
+    """What is stored under a key at one moment."""
+
+    found: FoundEpoch | None  # The epoch object
+    standing: DamagedObject | None  # The object
+    contents: Contents | None  # What the object holds; None where it is no file of a kind that we write
+    listed: Sequence[UploadInfo]  # The uploads that are open for it
+    candidates: Sequence[str]  # Of these the ids of those that may hold the file
+    proven: Collection[str]  # Those of them that are proven to be of the file
+    expected_id: str | None  # The id of the file in the epoch object; None where that has none
+
+    @property
+    def info(self) -> ObjectInfo | None:
+        """What the object is."""
+        return None if self.standing is None else self.standing.info
+
+    @property
+    def state(self) -> FileState | None:
+        """What the object says of itself; None for what is none of our files."""
+        return None if self.contents is None else self.contents.state
+
+    @property
+    def file_id(self) -> str | None:
+        """The id of the file in the object, hexadecimal."""
+        return hex_id(self.contents)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the object is what the writer continues, unless an upload has more."""
+        return self.state is FileState.IN_PROGRESS and self.expected_id in (None, self.file_id)
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether rows were to be appended to the object, and an upload that begins with it is left."""
+        base = None if self.found is None else self.found.epoch.base
+        return base is not None and self.info is not None and self.info.etag == base and bool(self.candidates)
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether the epoch object belongs to the complete file that stands there."""
+        known = self.state is FileState.COMPLETE and self.file_id is not None and self.expected_id == self.file_id
+        return known and not self.is_appended
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored that could be continued."""
+        return not self.candidates and not self.is_unfinished and self.found is None
+
+
+async def look_at(target: ResumeTarget, found: FoundEpoch | None) -> ResumeState:
+    """What is stored, of one moment."""
+    for _ in range(MAX_ROUNDS - 1):
+        with suppress(NotFoundError, ObjectChangedError):  # the object was replaced while it was read
+            return await _look_once(target, found)
+    return await _look_once(target, found)
+
+
+async def _look_once(target: ResumeTarget, found: FoundEpoch | None) -> ResumeState:
+    """What is stored: the uploads first, since one that is completed meanwhile is seen as an object."""
+    store, key = target.store, target.key
+    listed = [] if target.upload_id is not None else await store.uploads_of(key)
+    there = await object_there(store, key)
+    standing = None if there is None else pinned_object(store, there)
+    contents = None if standing is None else await _contents(standing, target)
+    ids = [each.upload_id for each in listed] if target.upload_id is None else [target.upload_id]
+    file_id = hex_id(contents)
+    proven = {upload for upload in ids if file_id is not None and target.logged.get(upload) == file_id}
+    return _with_epoch(target, ResumeState(found, standing, contents, listed, ids, proven, None))
+
+
+def _with_epoch(target: ResumeTarget, state: ResumeState) -> ResumeState:
+    """What the epoch object adds: the id of the file, and which uploads are its."""
+    expected = None if state.found is None else state.found.epoch.file_id
+    if state.found is None or expected is None:
+        return state
+    named = [upload for upload in state.candidates if upload in state.found.epoch.uploads]
+    if target.upload_id is not None and not named:
+        return state
+    if state.state is FileState.COMPLETE and state.file_id == expected and not state.is_appended:
+        named = []
+    elif state.state is FileState.IN_PROGRESS and state.file_id != expected and not named:
+        expected = None  # nothing is stored of the file that was begun to replace this one
+    return replace(state, candidates=named, proven={*state.proven, *named}, expected_id=expected)
+
+
+def hex_id(contents: Contents | FormatError | None) -> str | None:
+    """The id of a file, hexadecimal; None for files of others."""
+    record = contents.footer.record if isinstance(contents, Contents) else None
+    return None if record is None else record.file_id.hex()
+
+
+def pinned_object(store: MultipartStore, info: ObjectInfo) -> DamagedObject:
+    """An object at the version that was seen."""
+    return DamagedObject(store, info.key, store.url_of(info.key), info, FetchCounters(), owns_store=False)
+
+
+async def contents_of(
+    source: DamagedObject, encryption: Encryption | EncryptionOfEach | None
+) -> Contents | FormatError:
+    """What a file says of itself, opened with the keys of its writer where it is encrypted."""
+    if encryption is None:
+        return await source.contents()
+    from resilient_pq.recovery.resume.sealed_prefix import opened_contents  # noqa: PLC0415 (few files are encrypted)
+
+    return await opened_contents(source, encryption)
+
+
+async def _contents(source: DamagedObject, target: ResumeTarget) -> Contents | None:
+    """What a file holds; None for what has no footer, or one of a kind that we do not write."""
+    try:
+        contents = await contents_of(source, target.encryption)
+    except UnsupportedError as error:
+        if target.encryption is not None and isinstance(error, KeyMissingError):
+            raise  # it may be the file that is meant
+        return None
+    return contents if isinstance(contents, Contents) else None
+
 
 log = logging.getLogger("resilient_pq.recovery")
 
@@ -70,14 +220,9 @@ async def take_over(target: ResumeTarget) -> TakenOver:
 
 def _new_lease(target: ResumeTarget, state: ResumeState) -> Lease:
     file_id = state.expected_id or (state.file_id if state.is_unfinished else None)
-    terms = LeaseTerms(
-        file_id,
-        exclusive=True,
-        strict=True,
-        found=state.found,
-        before=tuple(state.candidates),
-        standing=None if state.info is None else state.info.etag,
-    )
+    standing = None if state.info is None else state.info.etag
+    before = tuple(state.candidates)
+    terms = LeaseTerms(file_id, exclusive=True, strict=True, found=state.found, before=before, standing=standing)
     return Lease(target.store, target.key, terms)
 
 
@@ -159,7 +304,7 @@ async def _choose_upload(target: ResumeTarget, state: ResumeState) -> str | None
         return await _choose_later(target, state, state.standing, held)
     holding = {upload: parts for upload, parts in held.items() if parts}
     if holding:
-        return _largest(target, holding, state.proven)
+        return _only(target, sorted(holding, key=lambda upload: size_of(holding[upload])), state.proven)
     if held and not target.or_new and not state.proven:
         raise RecoveryError(
             f"the upload {_only(target, list(held), state.proven)} holds no checkpoint: there is nothing to resume",
@@ -177,7 +322,7 @@ async def _choose_later(
         log.warning("%s: the upload %s is left; it holds no later checkpoint", standing.url, upload)
     if not later:
         return None
-    upload = _largest(target, later, state.proven)
+    upload = _only(target, sorted(later, key=lambda upload: size_of(later[upload])), state.proven)
     is_shown = target.upload_id is not None or target.overwrite or upload in state.proven
     if not is_shown and not await begins_with(standing, later[upload][0]):
         raise RecoveryError(
@@ -200,10 +345,6 @@ def _later_uploads(
             hint="go on from the object: leave upload_id out; replace it all the same: overwrite=True",
         )
     return later
-
-
-def _largest(target: ResumeTarget, held: Mapping[str, tuple[Part, ...]], proven: Collection[str]) -> str:
-    return _only(target, sorted(held, key=lambda upload: size_of(held[upload])), proven)
 
 
 def _only(target: ResumeTarget, uploads: Sequence[str], proven: Collection[str]) -> str:

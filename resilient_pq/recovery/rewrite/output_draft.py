@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.byte_ranges import ByteRange
@@ -19,6 +18,7 @@ from resilient_pq.format.pages.page_table import PageTable
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema_tree import Leaf
 from resilient_pq.io import ObjectInfo, ObjectSink, ReadStore
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.off_event_loop import AT_ONCE, off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.decoder import decode

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.encryption.encryption import Encryption
-from resilient_pq.errors import KeyMissingError, RecoveryError, Where
+from resilient_pq.errors import AlreadyExistsError, KeyMissingError, RecoveryError, StoreError, UnsupportedError, Where
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.resilience_records import RecordChain
-from resilient_pq.io import ObjectSink
+from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.location import without_query
 from resilient_pq.io.output_target import Target, completing, make_folder
+from resilient_pq.io.upload.copied_upload import copied_upload, parts_to_copy
+from resilient_pq.io.upload.upload_start import abort_after, refuses_to_copy
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.inline_groups import InlineGroups
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.damaged_object import DamagedObject
@@ -28,16 +31,17 @@ from resilient_pq.recovery.resume.resume_local import prefix_of
 from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRows, RowGroupOutcome
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
-from resilient_pq.recovery.rewrite.server_copy import PrefixedSink, bytes_copied_unread, prefixed_sink
 from resilient_pq.recovery.verification.findings import Progress
-from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.recovery.verification.verification import Verification
+from resilient_pq.units import MiB
 from resilient_pq.writer.file_layout import FileLayout
 from resilient_pq.writer.file_sealing import FileSealing
 from resilient_pq.writer.protected_layout import new_layout
 
+log = logging.getLogger("resilient_pq.recovery")
+
+_READ_BYTES = 8 * MiB  # Bytes that are not copied by a store are read and sent so many at a time
 _UNIQUE_BYTES = 8  # Bytes that no other file has in its AAD
-_COPY_BYTES = 8 * 1024 * 1024  # Bytes copied at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +162,7 @@ async def _as_it_is(output: OutputContents, target: Target, end: int, progress: 
     """The bytes up to `end`, and nothing more."""
     source = output.reconstruction.source
     stored = source if source.decrypt is None else source.stored
-    begun = await prefixed_sink(stored, target.store, target.key, end, target.options, progress=progress)
-    async with _sink_behind(stored, end, target, begun):
+    async with beginning_of(stored, target, end, progress):
         if stored is source or end < stored.info.size:  # else it was opened by its end
             await check_end(source, end, output.rows.num_rows)
     return Copied(end)
@@ -236,14 +239,12 @@ async def _lay(
     encryption: Encryption | None = None,
 ) -> int:
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
-    source, contents = output.reconstruction.source, output.reconstruction.contents
+    contents = output.reconstruction.contents
     assert contents is not None
     draft = Draft(sink, layout, created_by=contents.metadata.created_by, encryption=encryption)
     if from_start:
         await draft.start()
-    scanner = PageScanner(source, output.verification.options, contents)
-    seen = output.verification.seen
-    rewriter = RowGroupRewriter(source, contents, scanner, output.reconstruction.positions, seen)
+    rewriter = RowGroupRewriter(output.verification, contents)
     copied = 0
     for row_group in row_groups:
         leaves = iter(contents.schema.leaves)
@@ -263,6 +264,81 @@ async def _sink_behind(
     """A sink that holds the first bytes of the source, which are read where the store did not copy them."""
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
     async with completing(sink):
-        for start in range(0, end if begun is None else 0, _COPY_BYTES):
-            await sink.write(await source.read_alike(ByteRange(start, min(start + _COPY_BYTES, end))))
+        await _send(source, sink, 0, end if begun is None else 0, None)
         yield sink
+
+
+# -- the beginning ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixedSink:
+    """A sink that holds the first bytes of an object, and how many of them the store copied unread."""
+
+    sink: ObjectSink
+    num_bytes_unread: int
+
+
+def bytes_copied_unread(source: DamagedObject, store: WriteStore, prefix_end: int, options: SinkOptions) -> int:
+    """How many bytes of a prefix `prefixed_sink` would have the store copy, if that does not refuse; asks nothing."""
+    able = isinstance(store, MultipartStore) and store.capabilities.server_side_copy
+    if not able or source.info.etag is None:
+        return 0
+    assert isinstance(store, MultipartStore)
+    if not store.copies_from(source.store):
+        return 0
+    parts = parts_to_copy(prefix_end, store.upload_options(options))
+    return parts[-1].end if parts else 0
+
+
+async def prefixed_sink(
+    source: DamagedObject,
+    store: WriteStore,
+    key: str,
+    prefix_end: int,
+    options: SinkOptions,
+    *,
+    progress: Progress | None = None,
+) -> PrefixedSink | None:
+    """Begin the output with the first bytes of the source, copied by the store itself."""
+    expected = bytes_copied_unread(source, store, prefix_end, options)
+    if not expected:
+        return None
+    assert isinstance(store, MultipartStore)
+    options = store.upload_options(options)
+    url = store.url_of(key)
+    if options.mode == "x" and await store.exists(key):
+        raise AlreadyExistsError("the object exists already", where=Where(key=url))
+
+    def copied(num_bytes: int) -> None:
+        if progress is not None:
+            progress(num_bytes, source.info.size)
+
+    try:
+        async with copied_upload(store, key, source.info, prefix_end, options, copied=copied) as begun:
+            # Nothing is committed: what the upload holds so far is no file that could be completed.
+            sink = await MultipartSink.resume(
+                store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[]
+            )
+    except (StoreError, UnsupportedError) as error:
+        if not refuses_to_copy(error):
+            raise
+        log.warning("%s: %s does not copy, so its bytes are read: %s", url, store.name, error.message)
+        return None
+    try:
+        await _send(source, sink, begun.num_bytes, prefix_end, progress)
+    except BaseException as error:
+        await abort_after(sink, error)
+        raise
+    log.info("%s: %d bytes were copied within %s", url, begun.num_bytes, store.name)
+    return PrefixedSink(sink, begun.num_bytes)
+
+
+async def _send(source: DamagedObject, sink: ObjectSink, start: int, end: int, progress: Progress | None) -> None:
+    """Read what lies between two offsets of the source, and write it."""
+    while start < end:
+        stop = min(start + _READ_BYTES, end)
+        await sink.write(await source.read_alike(ByteRange(start, stop)))
+        start = stop
+        if progress is not None:
+            progress(start, source.info.size)

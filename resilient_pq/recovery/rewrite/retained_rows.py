@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from typing import Final
@@ -17,6 +16,7 @@ from resilient_pq.damage.on_damage import Mask, OnDamage, RowChoice, choose_rows
 from resilient_pq.errors import Where
 from resilient_pq.format.file_metadata import StoredSortingColumn
 from resilient_pq.format.schema_tree import Schema, Selection
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.report import Damage, Finding, OtherPolicy
 from resilient_pq.recovery.verification.page_scan import ScannedRowGroup
@@ -178,8 +178,16 @@ def find_guessed_numbers(
 _WORTH_NAMING: Final = 10  # Another policy is named where it keeps more than so many times as many rows
 
 
-def better_policy(schema: Schema, chosen: RetainedRows, with_nulls: RetainedRows) -> OtherPolicy | None:
+def better_policy(
+    schema: Schema,
+    chosen: RetainedRows,
+    row_groups: Sequence[LocatedRowGroup],
+    scanned: Mapping[int, ScannedRowGroup],
+) -> OtherPolicy | None:
     """`on_damage="null"`, where it keeps far more rows than were chosen."""
+    if not scanned:
+        return None
+    with_nulls = retain_rows(schema, row_groups, scanned, OnDamage.NULL)
     if with_nulls.num_rows <= chosen.num_rows * _WORTH_NAMING:
         return None
     shares = {leaf.column_path: _share(with_nulls, leaf.ordinal) for leaf in schema.leaves}

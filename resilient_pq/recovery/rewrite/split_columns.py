@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,13 +25,13 @@ from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.resilience_records import RecordChain
 from resilient_pq.format.schema_tree import Group, Primitive, Schema, Selection
 from resilient_pq.io.output_target import Target, check_free, check_other, completing, make_folder
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.resume.resume_layout import own_keys
 from resilient_pq.recovery.rewrite.output_draft import Draft
 from resilient_pq.recovery.rewrite.output_object import OutputContents
 from resilient_pq.recovery.rewrite.retained_rows import RowGroupOutcome, retain_rows, row_numbers
 from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
-from resilient_pq.recovery.verification.page_scan import PageScanner
 from resilient_pq.writer.file_layout import FileLayout
 
 _OF_ALL_COLUMNS = ("ARROW:schema", "pandas")  # Keys of other libraries that speak of all columns at once
@@ -124,14 +124,7 @@ class _Batches:
         self._keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}
         self._lineage = {LINEAGE_KEY: output.lineage}
         self._first_rows = row_numbers(output.reconstruction.row_groups, output.verification.scanned).first
-        self._scanner = PageScanner(output.reconstruction.source, output.verification.options, contents)
-        self._rewriter = RowGroupRewriter(
-            output.reconstruction.source,
-            contents,
-            self._scanner,
-            output.reconstruction.positions,
-            output.verification.seen,
-        )
+        self._rewriter = RowGroupRewriter(output.verification, contents)
 
     async def publish(self, batch: Sequence[_ColumnOutput]) -> None:
         """Write and publish the outputs of some columns."""
@@ -144,7 +137,7 @@ class _Batches:
                     if kept is None:
                         continue
                     if salvaged is None and kept.scanned is not None:
-                        salvaged = await self._scanner.salvage(kept.located)
+                        salvaged = await self._rewriter.scanner.salvage(kept.located)
                     await self._row_group(draft, part.column, kept, salvaged)
             for part, draft in drafts:
                 await draft.finish(self._lineage, sum(kept.num_rows_kept for kept in part.kept.values()))

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,6 +24,7 @@ from resilient_pq.io import (
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.resolve import Location
 from resilient_pq.io.upload.lease import forget_upload
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES

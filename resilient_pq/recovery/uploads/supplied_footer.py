@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 
 from resilient_pq.errors import FormatError, RecoveryError, TornFileError, UnsupportedError, Where
 from resilient_pq.format import compact_protocol, footer
 from resilient_pq.format.file_metadata import ColumnChunk, KeyValue, RowGroup
 from resilient_pq.format.footer import NeedBytes, key_values, read_footer
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 from resilient_pq.version import MAKER
 

@@ -6,7 +6,7 @@ import asyncio
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
@@ -37,6 +37,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.resolve import Location, reach
 from resilient_pq.io.upload.lease import taken_over
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery.damaged_object import TAIL_BYTES

@@ -9,9 +9,9 @@ size is no whole number of MiB are a whole file: this is the rule.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from resilient_pq.io import MIN_PART_BYTES, Part
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.units import MiB
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from resilient_pq.checksum import crc32
 from resilient_pq.damage.page_hints import record_place
 from resilient_pq.damage.stated_values import Stated
 from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQError, UnsupportedError, Where
-from resilient_pq.format.file_metadata import ColumnChunk, RowGroup
+from resilient_pq.format.encodings import LEVEL_ENCODINGS
+from resilient_pq.format.file_metadata import ColumnChunk, RowGroup, Type
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import check_crc, pages_of
@@ -29,6 +29,7 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
     parse_header,
 )
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.parity.group_record import GroupRecord
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk
@@ -64,10 +65,11 @@ def examine_chunk(
 
 
 def _contradicted_encodings(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
-    """Pages with an encoding that the metadata do not list, as damaged headers have where there is no checksum."""
+    """Pages with an encoding that the metadata do not list, or list for levels: of a damaged header, or elsewhere."""
+    of_levels = () if chunk.leaf.node.physical_type is Type.BOOLEAN else LEVEL_ENCODINGS
     for page in pages_of(data, chunk.range.start, chunk.num_values_to_read):
         encoding = encoding_of(page.header)
-        if encoding is not None and encoding not in chunk.metadata.encodings:
+        if encoding is not None and (encoding not in chunk.metadata.encodings or encoding in of_levels):
             message = f"its header says encoding {encoding}, which is none of its column chunk's"
             yield _finding(FormatError(message), chunk.where, ByteRange(page.offset, page.end))
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.io import ObjectRange
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.machine_limits import processors
 from resilient_pq.off_event_loop import Turns, off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects

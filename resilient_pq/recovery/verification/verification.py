@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.chunk_salvage import RepairSource
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordKind
 from resilient_pq.io.transfer.fetch import fetch
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.footers.contradicted_footer import correct_by_pages, find_unknown_codecs
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.records.placement import place

@@ -8,7 +8,6 @@ before them, as an int; everything else has a fixed width, its lowest byte first
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.physical_values import INT96_WIDTH, ByteArrays, Values
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.trevni_metadata import ValueType
 
 #: How values of a fixed width are stored, and what they become.

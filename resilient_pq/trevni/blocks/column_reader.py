@@ -13,7 +13,7 @@ many bytes of booleans as were needed without nulls, so that more may lie before
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,7 @@ from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.pages.open_chunk import concatenate
 from resilient_pq.format.physical_values import LeafData, Levels, Values
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.block_values import (
     STRINGS,
     Position,
@@ -43,15 +44,17 @@ from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, ValueType
 MAX_ELEMENTS: Final = 1 << 24
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Loss:
-    """Bytes of a block, or of more; or the whole column where `block` is None, and why its rows are lost with them."""
+    """Bytes of a block, or of more; or the whole column where `block` is None, why they are lost, and what it costs."""
 
     column: str
     block: int | None
     start: int
     end: int
     error: FormatError
+    num_rows: int = 0  # left out, and counted with this loss
+    num_nulled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

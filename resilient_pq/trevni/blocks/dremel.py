@@ -8,12 +8,13 @@ otherwise by a schema that the caller has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.record_shape import LEAF_TYPES, MAX_DEPTH, Layout, LeafSource
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError, FormatError, TornFileError, UnsupportedError, Where, located
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.block_codecs import TrevniCodec, decompress
 from resilient_pq.trevni.blocks.block_values import VARINTS, fixed_width, read_varint
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, Pairs, ValueType

@@ -22,7 +22,6 @@ string, bytes          BYTE_ARRAY, the former with STRING
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from resilient_pq.errors import UnsupportedError
@@ -30,6 +29,7 @@ from resilient_pq.format import logical
 from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.logical import Integer, Logical
 from resilient_pq.format.schema_tree import MAX_LEVEL, Group, Node, Primitive, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.trevni_metadata import ValueType
 
 #: Shapes nested deeper than this are refused; each level of Arrow takes two of Parquet's.

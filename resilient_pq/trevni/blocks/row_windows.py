@@ -9,7 +9,6 @@ when it is decoded, nothing is given, and another window is next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError, FormatError, TornFileError
 from resilient_pq.format.physical_values import LeafData
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.column_reader import (
     MAX_ELEMENTS,
     BadBlockError,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from resilient_pq.format.levels import Optional, Repeated, shred
 from resilient_pq.format.levels import Step as LevelStep
 from resilient_pq.format.physical_values import ByteArrays, LeafData, Values
 from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.record_shape import LeafSource
 from resilient_pq.trevni.blocks.trevni_metadata import ColumnMetadata, ValueType
 

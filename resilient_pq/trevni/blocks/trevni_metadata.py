@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.format.schema_tree import MAX_LEVEL
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.trevni.blocks.block_codecs import Checksum, TrevniCodec
 
 CODEC: Final = "trevni.codec"

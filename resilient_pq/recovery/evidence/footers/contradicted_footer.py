@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
@@ -17,6 +17,7 @@ from resilient_pq.damage.partial_metadata import partial_metadata
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.footer import MAGIC
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve import FoundFile, carve
 from resilient_pq.recovery.carve.carving import MOST_BETWEEN, is_between_chunks
 from resilient_pq.recovery.carve.range_windows import search_pages

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.damage.partial_metadata import MetadataEnd, PartialMetaData, partial_metadata
@@ -16,6 +15,7 @@ from resilient_pq.errors import ThriftError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import RowGroup
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.footers.footer_evidence import select_credible
 
 #: Field 4 of `FileMetaData` are the row groups.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.partial_metadata import SHAPE, MetadataEnd, PartialMetaData, begins_metadata, partial_metadata
@@ -18,6 +18,7 @@ from resilient_pq.errors import ResilientPQError
 from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.resilience_records import HEADER_SIZE
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.evidence.footers.footer_evidence import (
     all_chunks,

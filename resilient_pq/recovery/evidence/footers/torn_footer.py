@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resilient_pq.damage.partial_metadata import MetadataEnd, PartialMetaData
 from resilient_pq.errors import ResilientPQError, Where
 from resilient_pq.format.file_metadata import ColumnChunk
 from resilient_pq.format.footer import MAGIC
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -28,6 +28,7 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
 )
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
 from resilient_pq.recovery.evidence.records.recorded_chunks import (
     DATA_PAGES,

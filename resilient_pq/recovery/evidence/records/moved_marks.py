@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import ChunkCopies, RowGroupRecord
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Copies of page headers are looked up by so many of their first bytes; none is shorter: type, sizes, a CRC32 and what
 #: the type has for a header take 15 bytes at least.

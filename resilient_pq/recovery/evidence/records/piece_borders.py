@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
@@ -11,6 +10,7 @@ from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import FormatError
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import HEADER_SIZE, parse_header
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.records.crc_seam import BORDERS, find_seam
 from resilient_pq.recovery.evidence.records.moved_marks import MAX_BYTES, ChecksummedBytes, Mark, read_bytes
 from resilient_pq.units import KiB

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from operator import itemgetter
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format.resilience_records import HEADER_SIZE, BytesBehind, RecordHeader, RecordKind, has_span
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
 from resilient_pq.recovery.evidence.records.moved_marks import (
     KEY_BYTES,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format import kernels
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, RecordKind, parse_header
+from resilient_pq.lazy_dataclass import dataclass
 
 #: Bytes that are read and looked through at a time.
 _WINDOW: Final = 8 * 1024 * 1024
@@ -80,6 +80,7 @@ class FileSpan:
     end: int  # Offset just after the last of them
     base: int  # How far one of them lies from where it says, the one that lies nearest; 0 where it lies in its place
     complete: bool  # Whether its first and its last record are among them
+    anchor: int | None = None  # Where its first record lies, if that was found: others before it are copies, or moved
 
     def encloses(self, other: FileSpan) -> bool:
         """Whether another file lies between records of this one, as in values of a column.
@@ -87,6 +88,8 @@ class FileSpan:
         Where the beginnings of both are missing, it lies behind the offset at which this one began.
         """
         begins_before = self.base < other.base < 0 or self.start < other.start
+        if self.anchor is not None and other.anchor is not None:
+            begins_before |= self.anchor < other.anchor
         return begins_before and other.end < self.end
 
 
@@ -107,6 +110,7 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
             max(at + header.end - header.offset for at, header in mine),
             min((at - header.offset for at, header in mine), key=abs),
             {RecordKind.ANCHOR, RecordKind.FINAL} <= {header.kind for _, header in mine},
+            min((at for at, header in mine if header.kind == RecordKind.ANCHOR), default=None),
         )
         for file_id, mine in by_file.items()
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
@@ -14,6 +13,7 @@ from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.resilience_records import RecordHeader, RecordKind
 from resilient_pq.format.schema_tree import Leaf, Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
 
 DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.crypto.sealed_footer import SIGNATURE_SIZE
@@ -11,6 +9,7 @@ from resilient_pq.format.file_metadata import FileMetaData, KeyValue, RowGroup
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, TAIL_SIZE, ChunkSums
 from resilient_pq.format.resilience_records import RecordHeader, RowGroupRecord
 from resilient_pq.format.schema_tree import Schema
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import chunk_range
 
 

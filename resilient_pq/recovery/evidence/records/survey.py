@@ -6,7 +6,7 @@ Only records are read where their chain is whole; otherwise the file is read fro
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_header_checks import LIMITS
@@ -24,6 +24,7 @@ from resilient_pq.format.resilience_records import (
     begins_record,
     parse_header,
 )
+from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.carve.range_windows import RangeWindow
 from resilient_pq.recovery.evidence.records.record_scan import (

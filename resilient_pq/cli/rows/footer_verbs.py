@@ -1,4 +1,4 @@
-"""`rpq stats`: what footers say of each column."""
+"""`rpq schema`, `rpq count`, `rpq stats`: what the footers of files say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 import resilient_pq as rpq
-from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.inspect.footer_facts import Facts, columns_of
 from resilient_pq.cli.output import text_rows, wording
 from resilient_pq.cli.output.verb_output import Output
@@ -18,14 +18,60 @@ from resilient_pq.cli.running import verb
 from resilient_pq.errors import Where, located
 from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics
 
-NAME = "stats"
-EPILOG = epilog(
-    "the table is printed",
+
+@verb(
+    "schema",
+    "the schema is printed",
     "the footer of a file is missing or damaged",
-    "rpq stats flights.parquet",
-    "rpq stats s3://bucket/flights/ --json",
+    "rpq schema flights.parquet",
+    "rpq schema 's3://bucket/flights/**/*.parquet' --json",
     nothing="a file is not a Parquet file",
 )
+async def schema(output: Output, urls: Sources) -> int:
+    """Print the schema, as Parquet writes it.
+
+    For several files, every different schema is printed with the number of files that have it. Options named --schema
+    of other verbs take this text.
+    """
+    found: dict[str, list[str]] = {}
+    async with aclosing(open_each(output, urls)) as files:
+        async for file in files:
+            found.setdefault(str(file.schema), []).append(file.url)
+    for text, names in found.items():
+        if len(found) > 1:
+            output.line("schema", f"of {wording.counted(len(names), 'file')}, such as {names[0]}")
+        output.block(text)
+    schemas = [{"schema": text, "files": len(names), "first": names[0]} for text, names in found.items()]
+    output.finish("read", url=output.url, schemas=schemas)
+    return ExitCode.SOUND
+
+
+@verb(
+    "count",
+    "the numbers are printed",
+    "the footer of a file is missing or damaged",
+    "rpq count flights.parquet",
+    "rpq count s3://bucket/flights/",
+    nothing="a file is not a Parquet file",
+)
+async def count(output: Output, urls: Sources) -> int:
+    """Print the number of rows.
+
+    Only footers are read. For several files there is a line for each, and a total.
+    """
+    found: list[tuple[str, int]] = []
+    async with aclosing(open_each(output, urls)) as files:
+        async for file in files:
+            found.append((file.url, file.num_rows))
+    total = sum(rows for _, rows in found)
+    width = len(str(total))
+    if len(found) == 1:
+        output.block(str(total))
+    else:
+        for url, rows in [*found, ("total", total)]:
+            output.block(f"{rows:>{width}}  {url}")
+    output.finish("read", rows=total, url=output.url, files=[{"url": url, "rows": rows} for url, rows in found])
+    return ExitCode.SOUND
 
 
 @dataclass
@@ -72,7 +118,14 @@ class _Column:
         }
 
 
-@verb(NAME)
+@verb(
+    "stats",
+    "the table is printed",
+    "the footer of a file is missing or damaged",
+    "rpq stats flights.parquet",
+    "rpq stats s3://bucket/flights/ --json",
+    nothing="a file is not a Parquet file",
+)
 async def stats(output: Output, urls: Sources) -> int:
     """Show type, nulls, bounds, encodings and size of each column.
 
