@@ -272,10 +272,9 @@ class Writer(UnstoredDeadline):
         """
         async with self._lock:
             self._check_open()
-            if self._encoder is None or not self._encoder.has_open_rows:
-                return
-            async with failing(self, but=_REFUSALS):
-                await self._hop(self._known_pipeline.end_row_group(), self._encoder.open_bytes)
+            if self._encoder is not None and self._encoder.has_open_rows:
+                async with failing(self, but=_REFUSALS):
+                    await self._hop(self._known_pipeline.end_row_group(), self._encoder.open_bytes)
 
     async def checkpoint(self) -> Checkpoint:
         """Close the row group, write a checkpoint, and make it as durable as the store can.

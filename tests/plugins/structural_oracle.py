@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import io
 import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -286,11 +288,28 @@ class Trial(RowsTrial):
             self.fail("the source changed")
 
 
+class InlineExecutor(ThreadPoolExecutor):
+    """Does at once what it is given: thousands of small cases take a quarter less time without threads."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*args, **kwargs))
+        except BaseException as error:  # which whoever waits for the result gets
+            future.set_exception(error)
+        return future
+
+
+async def _run_without_threads(trial: Trial) -> None:
+    asyncio.get_running_loop().set_default_executor(InlineExecutor(1))
+    await trial.run()
+
+
 def tried(case: Case) -> Trial:
     """What is wrong with what is done with a case."""
     trial = Trial(case)
     try:
-        asyncio.run(trial.run())
+        asyncio.run(_run_without_threads(trial))
     except Exception as error:  # of the oracle itself: a case that it cannot judge has not passed
         trial.fail("the oracle broke", repr(error))
     return trial
