@@ -104,11 +104,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Properties that name no number of examples draw many in the thorough suite."""
+    config.pluginmanager.register(OneServer())
     if config.getoption("markexpr") == "thorough":
         examples = max(100, int(THOROUGH_EXAMPLES * config.getoption("--slice")))
         quick = hypothesis.settings.get_profile("quick")
         hypothesis.settings.register_profile("thorough", quick, max_examples=examples)
         hypothesis.settings.load_profile("thorough")
+
+
+class OneServer:
+    """A test that runs on each S3 server runs on one of them in the quick suite, and on the others in the thorough one."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark the others as thorough, before tests are chosen by their marks."""
+        tests: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            server = item.callspec.params.get("s3_server") if hasattr(item, "callspec") else None
+            if server is not None:
+                tests.setdefault(item.nodeid.replace(server, ""), []).append(item)
+        for name, ways in tests.items():
+            quick = zlib.crc32(name.encode()) % len(ways)
+            for way in (*ways[:quick], *ways[quick + 1 :]):
+                way.add_marker(pytest.mark.thorough)
 
 
 @pytest.hookimpl(trylast=True)

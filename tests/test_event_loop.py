@@ -97,7 +97,7 @@ async def dataset(folder: Any, data: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_columns", "num_row_groups"), [(1000, 2), pytest.param(2000, 8, marks=pytest.mark.thorough)]
+    ("num_columns", "num_row_groups"), [(400, 2), pytest.param(2000, 8, marks=pytest.mark.thorough)]
 )
 async def test_many_columns_keep_no_callback_long(place: Place, num_columns: int, num_row_groups: int) -> None:
     data, rows = wide(num_columns), ROWS * num_row_groups

@@ -176,6 +176,7 @@ def lines_of(arguments: Sequence[str], folder: Path) -> tuple[int, list[dict[str
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.thorough
 def test_the_command_line_names_a_scheduler(tree: Path, dask_client: Any) -> None:
     address = dask_client.scheduler.address
     summary = rpqd.check(tree, dask_client).finish()
@@ -297,6 +298,7 @@ def test_a_worker_killed_in_the_middle_of_a_file(
     pd.testing.assert_frame_equal(found, undisturbed(frame))
 
 
+@pytest.mark.thorough
 def test_a_worker_killed_in_the_middle_of_an_upload(
     s3_of_workers: Any, dask_client: Any, kill_worker: Any, undisturbed: Any, noise_of: Any
 ) -> None:

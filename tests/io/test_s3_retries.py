@@ -125,6 +125,7 @@ async def test_fewer_requests_are_sent_to_a_store_that_throttles(moto_proxy: Any
         assert store._client.connection.limiter.limit == 4, "what goes well raises it again"
 
 
+@pytest.mark.thorough
 async def test_what_hangs_is_given_up_and_asked_again(moto_proxy: Any) -> None:
     s3, proxy = moto_proxy
     options = {**s3.storage_options, "config_kwargs": {"read_timeout": 1.5}}

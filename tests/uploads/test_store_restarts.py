@@ -109,6 +109,7 @@ def outages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in told if "no request has succeeded" in line or "answers again" in line]
 
 
+@pytest.mark.thorough
 async def test_a_store_that_is_gone_for_longer_than_six_attempts_take(
     stoppable_moto: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
