@@ -37,6 +37,7 @@ class PartialFile:
         """Take over an open file; `create` and `resume` are the ways to get one."""
         self._descriptor: int | None = descriptor
         self._head = b""  # of a copy: the first bytes, until what was written behind it is stored
+        self._is_name_stored = False  # whether the name survives a loss of power
         self.path = path  # Of ``NAME.partial``
         self.target = target  # Of ``NAME``
 
@@ -69,7 +70,6 @@ class PartialFile:
                 if existed and permissions is not None and hasattr(os, "fchmod"):
                     os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & allowed)
                 os.ftruncate(descriptor, 0)
-                sync_folder(path)
         except StoreError:
             file.release()
             raise
@@ -124,7 +124,14 @@ class PartialFile:
             raise from_os_error(error, "cannot write", self.path) from error
 
     def sync(self) -> None:
-        """Make what was written survive a loss of power."""
+        """Make what was written survive a loss of power, under the name that it has now."""
+        self._sync_bytes()
+        if not self._is_name_stored:
+            with explained("cannot store", self.path):
+                sync_folder(self.path)
+            self._is_name_stored = True
+
+    def _sync_bytes(self) -> None:
         descriptor = self.open_descriptor()
         with explained("cannot store", self.path):
             os.fsync(descriptor)
@@ -137,7 +144,7 @@ class PartialFile:
 
     def publish(self, *, exclusive: bool, instead: str | None = None) -> os.stat_result:
         """Give the file its name, in place of the version of an ETag if one is given, and let go of it."""
-        self.sync()
+        self._sync_bytes()
         with explained("cannot complete", self.target, hint=f"what was written is whole in {self.path}"):
             if instead is not None:
                 refuse_other_version(self.target, os.stat(self.target), instead)

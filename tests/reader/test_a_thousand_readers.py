@@ -204,7 +204,9 @@ needs_descriptors = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no 
 
 
 @needs_descriptors
-@pytest.mark.parametrize(("make", "readers"), [pytest.param(http_store, 1_000, marks=pytest.mark.thorough), (s3_store, 300)])
+@pytest.mark.parametrize(
+    ("make", "readers"), [pytest.param(http_store, 1_000, marks=pytest.mark.thorough), (s3_store, 300)]
+)
 async def test_a_thousand_readers(server: FileServer, make: Make, readers: int) -> None:
     await check_rounds(server, make, readers, 100, trace=False)
 
