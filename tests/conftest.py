@@ -21,8 +21,8 @@ import pytest
 
 #: Modules of the folder plugins; each says itself what fixtures it has.
 pytest_plugins = (
-    "browser", "dask_workers", "drawn_tables", "fault_proxy", "guarded_site", "loop_clock", "open_generators",
-    "page_oracle", "s3_servers", "sample_ledgers", "sampled", "upload_rule", "web_site",
+    "browser", "dask_workers", "drawn_tables", "fault_proxy", "guarded_site", "inline_executor", "loop_clock",
+    "open_generators", "page_oracle", "s3_servers", "sample_ledgers", "sampled", "upload_rule", "web_site",
 )  # fmt: skip
 
 # Every suite must say the same thing twice of the same code; RPQ_HYPOTHESIS=search looks for new examples.

@@ -53,8 +53,9 @@ def places(size: int, count: int, *, seed: int) -> Iterable[int]:
     return sorted(random.Random(seed).sample(range(size), min(count, size)))
 
 
+@pytest.mark.usefixtures("without_threads")
 @pytest.mark.parametrize(
-    ("kind", "count"), either([("ours", 6), ("theirs", 6)], [("ours", 1500), ("theirs", 1500)], seconds=1800)
+    ("kind", "count"), either([("ours", 6), ("theirs", 6)], [("ours", 500), ("theirs", 500)], seconds=1800)
 )
 async def test_cut_anywhere(kind: str, count: int, rows_of: Any) -> None:
     """No row comes back wrong; behind the first checkpoint all of the old rows and of whole new row groups do."""
@@ -73,8 +74,9 @@ async def test_cut_anywhere(kind: str, count: int, rows_of: Any) -> None:
     assert before == 120
 
 
+@pytest.mark.usefixtures("without_threads")
 @pytest.mark.parametrize(
-    ("kind", "count"), either([("ours", 6), ("theirs", 6)], [("ours", 1500), ("theirs", 1500)], seconds=1800)
+    ("kind", "count"), either([("ours", 6), ("theirs", 6)], [("ours", 500), ("theirs", 500)], seconds=1800)
 )
 async def test_a_changed_byte(kind: str, count: int, rows_of: Any) -> None:
     """It is found, or no value is another; it costs the rows of a page at most."""
@@ -86,6 +88,7 @@ async def test_a_changed_byte(kind: str, count: int, rows_of: Any) -> None:
             assert table.equals(rows_of(0, 120)) or (kind == "theirs" and not report.findings), at
 
 
+@pytest.mark.usefixtures("without_threads")
 @pytest.mark.parametrize("kind", ["ours", "theirs"])
 @pytest.mark.parametrize("step", either([211], [1]))
 async def test_cut_inside_the_first_checkpoint(kind: str, step: int, rows_of: Any) -> None:

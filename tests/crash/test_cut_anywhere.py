@@ -81,6 +81,7 @@ async def test_a_cut_at_a_border_or_anywhere(small: Any) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("without_threads")
 @pytest.mark.parametrize("share", range(8))
 async def test_a_cut_at_every_byte(small: Any, share: int) -> None:
     for cut in range(share, len(small.data), 8):
