@@ -72,11 +72,14 @@ class PlacedGroup:
         """Whether its pages, of one column alone, are in each other's rows, whichever these are."""
         return sum(map(bool, self.spans)) == 1 and not any(spans[0].begins_chunk for spans in self.spans if spans)
 
-    def may_have(self, num_rows: int) -> bool:
-        """Whether its pages can be of a row group of so many rows."""
+    def may_have(self, num_rows: int, more: Span | None) -> bool:
+        """Whether its pages, and more of a chunk, can be of a row group of so many rows."""
         if self.num_rows is not None:
             return self.num_rows == num_rows
-        return all(sum(placed.span.rows for placed in spans) <= num_rows for spans in self.spans)
+        seen = [sum(placed.span.rows for placed in spans) for spans in self.spans]
+        if more is not None:
+            seen[more.leaf] += more.rows
+        return max(seen) <= num_rows
 
 
 class _Column:

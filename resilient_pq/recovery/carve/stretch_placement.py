@@ -316,7 +316,8 @@ class StretchPlacement:
         """How much the number of missing bytes differs from the usual one, in chunks, and unusual numbers of rows."""
         odd_rows, number = 0.0, chunk // len(self.layout.columns)
         if place.group is not None and place.group.counted:
-            if place.leaf > 0 and number < len(self.groups) and not self.groups[number].may_have(place.group.num_rows):
+            known = self.groups[number] if number < len(self.groups) else None
+            if place.leaf > 0 and known is not None and not known.may_have(place.group.num_rows, place.lead):
                 return float("inf")
             if self.layout.expected_rows and place.group.num_rows not in self.layout.expected_rows:
                 odd_rows = 1.0
