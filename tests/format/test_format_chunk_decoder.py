@@ -22,7 +22,7 @@ from resilient_pq.format.file_metadata import (
 )
 from resilient_pq.format.pages.chunk_decoder import decode_chunk
 from resilient_pq.format.pages.page import Page, pages_of
-from resilient_pq.format.physical_values import LeafData
+from resilient_pq.format.physical_values import ByteArrays, ByteCodes, ByteLayout, ByteViews, LeafData
 
 Make = Callable[..., Any]
 NONE = CompressionCodec.UNCOMPRESSED
@@ -72,6 +72,17 @@ def test_null_slots_hold_nothing(leaf_of: Make, flat: Make, encode: Make, decode
     strings = leaf_of(Type.BYTE_ARRAY)
     column = decoded(strings, encode(strings, flat(strings, [b"a", None, b"b"])), num_rows=3)
     assert column.values.offsets.tolist() == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("layout", ByteLayout)
+def test_byte_arrays_come_in_the_layout_that_is_asked_for(
+    leaf_of: Make, flat: Make, encode: Make, layout: ByteLayout
+) -> None:
+    leaf = leaf_of(Type.BYTE_ARRAY)
+    chunk = encode(leaf, flat(leaf, [b"a", b"b"]), encoding=Encoding.RLE_DICTIONARY)
+    values = decode_chunk(leaf, chunk.metadata.codec, _pages(_bytes(chunk)), 2, layout=layout).values
+    kinds = {ByteLayout.ARRAYS: ByteArrays, ByteLayout.VIEWS: ByteViews, ByteLayout.CODES: ByteCodes}
+    assert type(values) is kinds[layout]
 
 
 def test_no_mask_where_nothing_is_null(leaf_of: Make, flat: Make, encode: Make, decoded: Make) -> None:

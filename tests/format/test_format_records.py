@@ -196,6 +196,11 @@ def test_row_group_record_keeps_all_its_copies() -> None:
         compact_protocol.decode(RowGroupRecord, compact_protocol.encode(record)[:-1])
 
 
+def test_what_has_no_copies_is_written_as_zeros() -> None:
+    """Those of columns that are encrypted with a key of their own have no sum of their chunk."""
+    assert compact_protocol.encode(ChunkCopies()).hex() == "2800150000"
+
+
 def test_a_negative_codec_of_a_hostile_file_is_packed() -> None:
     packed = ChunkPlace(1, 2, 3, -5).pack()
     assert struct.unpack("<IIQII", packed) == (1, 2, 3, 2**32 - 5, 0)

@@ -547,6 +547,12 @@ def test_decimals_take_what_surely_fits(size: int) -> None:
         assert fits == (precision == most)
 
 
+@pytest.mark.parametrize(("physical", "most"), [(Type.INT32, 9), (Type.INT64, 18)])
+def test_decimals_take_what_surely_fits_an_integer(physical: Type, most: int) -> None:
+    assert logical.may_annotate(Decimal(most, 0), physical)
+    assert not logical.may_annotate(Decimal(most + 1, 0), physical)
+
+
 def test_schemas_that_are_too_deep() -> None:
     def deep(levels: int, word: str) -> str:
         return "message m {" + f" {word} group g {{" * levels + " required int32 a;" + " }" * (levels + 1)

@@ -454,6 +454,42 @@ async def test_at_the_end_the_lease_is_looked_at_while_parts_are_listed(lost: bo
         await store.head("a")
 
 
+async def test_of_two_who_take_a_file_over_one_has_it() -> None:
+    store = MemoryStore()
+    sink = MultipartSink(store, "a", replace(SMALL, lease=LeaseTerms("00" * 16)))
+    await sink.write(payload(2 * MiB + 5))
+    while sink.upload_id is None:  # noqa: ASYNC110 (nothing says when)
+        await asyncio.sleep(0)
+    found = await find_epoch(store, "a")
+    assert found is not None
+    first = await taken_over(store, "a", found)
+    with pytest.raises(WriterFencedError):
+        await taken_over(store, "a", found)
+    assert await find_epoch(store, "a") == first.held
+    with pytest.raises(WriterFencedError):
+        await sink.complete()
+
+
+async def test_of_two_who_take_a_file_over_at_one_moment_one_has_it() -> None:
+    """Both look at the epoch before either replaces it: only the condition of the store tells them apart."""
+
+    class Pausing(MemoryStore):
+        async def read_tail(self, key: str, size: int) -> ObjectTail:
+            tail = await super().read_tail(key, size)
+            await asyncio.sleep(0)
+            return tail
+
+    store = Pausing()
+    await Lease(store, "folder/a", LeaseTerms("00" * 16)).take()
+    assert await store.exists("folder/_a.rpq-epoch")
+    found = await find_epoch(store, "folder/a")
+    assert found is not None
+    takers = [taken_over(store, "folder/a", found) for _ in range(2)]
+    lease, refused = sorted(await asyncio.gather(*takers, return_exceptions=True), key=lambda each: type(each).__name__)
+    assert isinstance(refused, WriterFencedError) and isinstance(lease, Lease)
+    assert await find_epoch(store, "folder/a") == lease.held
+
+
 async def test_an_upload_that_cannot_begin() -> None:
     store = FaultyStore(MemoryStore(), [Fault("create_upload", AccessDeniedError("denied"))])
     sink = MultipartSink(store, "a", SMALL)

@@ -379,6 +379,27 @@ async def test_a_part_that_arrives_while_it_is_asked_for(moto_proxy: Any) -> Non
         await store.abort_upload(key, upload_id)
 
 
+async def test_a_store_is_asked_for_a_part_after_longer_and_longer_pauses(
+    moto_proxy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3, proxy = moto_proxy
+    key, pauses, sleep = new_key(s3), [], asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(seconds)
+
+    async with store_of(s3) as store:
+        upload_id = await store.create_upload(key)
+        proxy.on("PUT", status=502)
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio, "sleep", noted)
+            await store.put_part(key, upload_id, 1, LAST)
+        assert pauses[:5] == pytest.approx([0, 0.002, 0.004, 0.008, 0.016])
+        assert proxy.count("GET", "uploadId") == 5
+        await store.abort_upload(key, upload_id)
+
+
 async def test_what_cannot_be_asked_is_sent_again(moto_proxy: Any) -> None:
     """Credentials may not list parts; or the store is gone for a while, and is asked when it is back."""
     s3, proxy = moto_proxy
@@ -453,6 +474,18 @@ async def test_an_upload_that_is_gone_is_recognised(shared_proxy: Any) -> None:
         with pytest.raises(NotFoundError, match="no such upload"):
             await store.complete_upload(key, upload_id, parts)
         assert not await store.exists(key)
+
+
+async def test_an_upload_that_was_aborted_before_is_no_success_unless_a_reply_was_lost(moto_proxy: Any) -> None:
+    s3, proxy = moto_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        upload_id = await store.create_upload(key)
+        proxy.on("DELETE", lose_reply=True)
+        await store.abort_upload(key, upload_id)
+        assert proxy.count("DELETE") == 2
+        with pytest.raises(NotFoundError, match="no such upload"):
+            await store.abort_upload(key, upload_id)
 
 
 async def test_a_server_that_is_broken_has_not_lost_the_upload(moto_proxy: Any) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.io import FetchCounters, HttpStore, S3Store, counting
-from resilient_pq.io.shared_clients import ClientKey
+from resilient_pq.io.shared_clients import Borrowed, ClientKey
 
 CREDENTIALS = {"key": "AKIDEXAMPLE", "secret": "wJalrXUtnFEMI-SECRET"}
 
@@ -207,6 +208,43 @@ async def test_few_clients_stay_that_no_store_uses(server: Server) -> None:
     await used.read_tail("bucket/a", 10)
     assert server.connected == 13, "what is used stays"
     await used.close()
+
+
+class SlowToClose:
+    """A client that takes a while to be closed."""
+
+    def __init__(self, *, turns: int) -> None:
+        self.turns = turns  # Of the event loop
+        self.closed = False
+
+    async def close(self) -> None:
+        for _ in range(self.turns):
+            await asyncio.sleep(0)
+        self.closed = True
+
+    def abandon(self) -> None:
+        raise AssertionError("the loop has not ended without its generators")
+
+
+def test_the_end_of_a_loop_waits_for_clients_that_are_being_closed() -> None:
+    made: list[SlowToClose] = []
+
+    def make() -> SlowToClose:
+        made.append(SlowToClose(turns=0 if made else 1000))
+        return made[-1]
+
+    async def use_many() -> None:
+        for number in range(12):
+            borrowed = Borrowed(partial(ClientKey, "slow", number), make)
+            assert not borrowed.client.closed
+            borrowed.give_back()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(use_many())
+    assert not made[0].closed
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    assert all(client.closed for client in made)
+    loop.close()
 
 
 values = st.recursive(

@@ -146,6 +146,11 @@ def test_what_does_not_fit_its_room(kernels: ModuleType) -> None:
             kernels.plain_byte_arrays(
                 run.buffer, run.spans, run.present, 0, offsets, np.empty(4, np.uint8), written, True
             )
+    two_pages = Run([[b"abc"], [b"de"]], 0)
+    with pytest.raises(ValueError, match="outside of their array"):
+        kernels.plain_byte_arrays(
+            two_pages.buffer, two_pages.spans, two_pages.present, 0, offsets[:2], np.empty(9, np.uint8), 0, True
+        )
     for slot in (-1, 1):
         with pytest.raises(ValueError, match=r"."):
             kernels.plain_byte_arrays(run.buffer, run.spans, run.present, slot, offsets, np.empty(9, np.uint8), 0, True)

@@ -128,6 +128,7 @@ def test_headers_by_hand(kernels: ModuleType) -> None:
         (_v1()[:5], ThriftError),
         (b"\x15\x00\x15\x02\x00", ThriftError),  # without the compressed size
         (_v1(sizes=b"\x15\x01\x15\x02"), ThriftError),  # -1 bytes
+        (_v1(sizes=b"\x15\x02\x15\x01"), ThriftError),
         (_v1(detail=b"\x15\x01\x15\x00\x15\x06\x15\x06"), ThriftError),  # -1 values
         (_v1(detail=b"\x15\x02\x15\x00\x15\x02\x15\x06"), ThriftError),  # levels in encoding 1
         (_v1(detail=b"\x15\x02\x15\x00\x15\x06"), ThriftError),  # without an encoding of levels
@@ -138,5 +139,6 @@ def test_headers_by_hand(kernels: ModuleType) -> None:
     ],
 )
 def test_headers_that_are_not_taken(kernels: ModuleType, data: bytes, kind: type[FormatError]) -> None:
-    with pytest.raises(kind):
-        kernels.page_headers(data, -1)
+    for num_values in (-1, 1):
+        with pytest.raises(kind):
+            kernels.page_headers(data, num_values)

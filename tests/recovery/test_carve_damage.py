@@ -403,6 +403,57 @@ async def test_where_many_chunks_are_missing_none_is_put_into_another_column_of_
         assert held.issuperset(rows)
 
 
+@pytest.mark.parametrize(
+    ("counts", "first", "last", "left"),
+    [
+        ((200, 100), (0, 1), (1, 1), [1, 2]),
+        ((200, 100), (0, 2), (1, 1), [2, 2]),
+        ((100, 200), (0, 2), (1, 1), [2, 2]),
+        ((200, 100), (0, 1), (0, 1), [3, 4]),
+    ],
+)
+def test_columns_are_joined_only_where_their_rows_are_as_many_as_are_left(
+    counts: tuple[int, int], first: tuple[int, int], last: tuple[int, int], left: list[int], carving: Any
+) -> None:
+    """The bytes of two row groups are far fewer than is usual, so that those missing could always be of the first."""
+    rng = random.Random(3)
+    out = io.BytesIO()
+    schema = pa.schema({"id": pa.int64(), "small": pa.int32(), "real": pa.float64(), "text": pa.string()})
+    with pq.ParquetWriter(out, schema, use_dictionary=False, compression="none") as writer:
+        for count, length in ((counts[0], 3), (counts[1], 3), (200, 100), (200, 100), (200, 100)):
+            texts = [rng.randbytes(length).hex()[:length] for _ in range(count)]
+            reals = [rng.random() for _ in range(count)]
+            writer.write_table(pa.table([range(count), range(count), reals, texts], schema=schema))
+    truth = Truth(out.getvalue(), carving)
+    data = bytearray(out.getvalue()[: truth.end])
+    start, end = truth.chunks[first[0]][first[1]][0], truth.chunks[last[0]][last[1]][1]
+    data[start:end] = bytes(end - start)
+    rebuilt = carving.carve(bytes(data), truth.schema)
+    truth.holds(rebuilt)
+    found = [sum(chunk is not None for chunk in group.chunks) for group in rebuilt.row_groups]
+    assert found == [*left, 4, 4, 4]
+
+
+@pytest.mark.parametrize(("seen", "lost"), [(150, 30), (180, 40), (100, 50), (50, 160)])
+def test_ends_of_a_chunk_with_more_rows_than_their_row_group_are_not_joined(seen: int, lost: int, carving: Any) -> None:
+    """Zeros from within the first chunk of the first row group to within that of the second, as above."""
+    rng = random.Random(3)
+    out = io.BytesIO()
+    schema = pa.schema({"id": pa.int64(), "real": pa.float64(), "text": pa.string()})
+    options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "data_page_size": 80}
+    with pq.ParquetWriter(out, schema, write_batch_size=10, **options) as writer:
+        for length in (3, 3, 100, 100, 100):
+            texts = [rng.randbytes(length).hex()[:length] for _ in range(200)]
+            reals = [rng.random() for _ in range(200)]
+            writer.write_table(pa.table([range(200), reals, texts], schema=schema))
+    truth = Truth(out.getvalue(), carving)
+    first, second = (sorted(at for at, place in truth.pages.items() if place == (group, 0)) for group in (0, 1))
+    data = bytearray(out.getvalue()[: truth.end])
+    start, end = first[seen // 10], second[lost // 10]
+    data[start:end] = bytes(end - start)
+    assert truth.holds(carving.carve(bytes(data), truth.schema)) == [2, 3, 4]
+
+
 @pytest.mark.parametrize(("use_dictionary", "page_size"), [(True, 1024), (False, 1024), (True, 1 << 20)])
 async def test_columns_of_two_row_groups_are_not_joined_where_about_one_was_deleted(
     use_dictionary: bool, page_size: int, carving: Any

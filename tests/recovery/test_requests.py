@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from store_wrapper import RecordingStore
 
@@ -108,6 +108,7 @@ class Reading:
 
 @settings(max_examples=30)
 @given(READS)
+@example([(0, 50, False), (10, 20, True)])
 def test_any_reads_give_the_bytes_and_hold_few(reads: list[tuple[int, int, bool]]) -> None:
     async def compare(reading: Reading) -> None:
         source = await reading.source()

@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from faulty_store import Fault, FaultyStore
 from file_bytes import content
@@ -106,6 +107,29 @@ async def test_an_output_whose_writer_died_is_not_taken_for_a_file() -> None:
     (found,) = await rpq.list_uploads((store, "out"))
     assert found.stored_bytes is None
     await begun.sink.abort()
+
+
+async def test_all_row_groups_before_the_damaged_one_are_copied() -> None:
+    store = RecordingStore(PartStore())
+    noise = np.random.default_rng(1)
+    async with rpq.create((store, "a"), compression="none", encodings="PLAIN") as writer:
+        for count in (3 * MiB // 4, MiB // 4, 1000, 1000):
+            await writer.write({"x": noise.random(count)})
+            await writer.checkpoint()
+    data = bytearray(await content(store, "a"))
+    async with rpq.open((store, "a")) as file:
+        places = [group.columns[0].meta_data for group in file.metadata.row_groups]
+    damaged = places[2].data_page_offset
+    data[damaged + 4000] ^= 1
+    await store.put("a", bytes(data))
+    store.calls.clear()
+    report = await rpq.recover((store, "a"), (store, "out"))
+    assert (report.outcome, report.num_rows) == (rpq.Outcome.PARTIAL, MiB + 1000)
+    copied = max(call.end for call in store.calls if call.verb == "copy_part")
+    assert copied == damaged // MiB * MiB == 8 * MiB
+    async with rpq.open((store, "out")) as file:
+        starts = [group.columns[0].meta_data.data_page_offset for group in file.metadata.row_groups]
+    assert starts[:2] == [place.data_page_offset for place in places[:2]]
 
 
 # --- where the bytes have to be read

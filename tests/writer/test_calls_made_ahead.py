@@ -235,6 +235,37 @@ async def test_stopping_waits_for_what_runs_and_begins_nothing_else() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_stopping_waits_for_every_thread_where_the_event_loop_has_cancelled_all_tasks() -> None:
+    begun, gates, ended = asyncio.Semaphore(0), [threading.Event(), threading.Event()], []
+    loop = asyncio.get_running_loop()
+
+    def held(number: int) -> list[int]:
+        loop.call_soon_threadsafe(begun.release)
+        assert gates[number].wait(60)
+        ended.append(number)
+        return [number]
+
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
+    for number in range(2):
+        ahead.add((lambda _, number=number: held(number), 1))
+    await begun.acquire()
+    await begun.acquire()
+    workers = asyncio.all_tasks() - {asyncio.current_task()}
+    stopping = asyncio.create_task(ahead.stop())
+    await asyncio.sleep(0)
+    for worker in workers:
+        worker.cancel()
+    gates[0].set()
+    await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    found = list(ended), stopping.done()
+    gates[1].set()  # before anything fails: the end of the event loop waits for its threads
+    assert found == ([0], False)
+    await stopping
+    assert ended == [0, 1]
+
+
 async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise RuntimeError("cannot schedule new futures after shutdown")

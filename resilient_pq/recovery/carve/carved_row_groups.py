@@ -12,8 +12,8 @@ from resilient_pq.format.file_metadata import ColumnMetaData, CompressionCodec, 
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.lazy_dataclass import dataclass
+from resilient_pq.recovery.carve.page_layout import PlacedGroup, PlacedSpan
 from resilient_pq.recovery.carve.page_probe import ProbedPage, encoding_of
-from resilient_pq.recovery.carve.stretch_placement import PlacedGroup, PlacedSpan
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
 
 

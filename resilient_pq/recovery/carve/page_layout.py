@@ -48,6 +48,40 @@ class LaidGroup:
         return any(span.whole for span in self.spans)
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedSpan:
+    """Pages of a chunk of a kind, and whether they are known to begin and to end it."""
+
+    span: Span
+    kind: ColumnKind
+    begins_chunk: bool
+    ends_chunk: bool
+
+
+@dataclass(slots=True)
+class PlacedGroup:
+    """The pages found of one row group, by column; its rows, and what is known of those before it."""
+
+    num_rows: int | None
+    spans: list[list[PlacedSpan]]
+    first_row: int | None = None
+    follows: bool = True  # Whether no row group seems to be missing before it, or within the one before it
+
+    @property
+    def adrift(self) -> bool:
+        """Whether its pages, of one column alone, are in each other's rows, whichever these are."""
+        return sum(map(bool, self.spans)) == 1 and not any(spans[0].begins_chunk for spans in self.spans if spans)
+
+    def may_have(self, num_rows: int, more: Span | None) -> bool:
+        """Whether its pages, and more of a chunk, can be of a row group of so many rows."""
+        if self.num_rows is not None:
+            return self.num_rows == num_rows
+        seen = [sum(placed.span.rows for placed in spans) for spans in self.spans]
+        if more is not None:
+            seen[more.leaf] += more.rows
+        return max(seen) <= num_rows
+
+
 class _Column:
     """The rows of pages if they belong to one kind of column, so that chunks are laid out without reading each page."""
 

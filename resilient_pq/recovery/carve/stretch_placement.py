@@ -15,39 +15,13 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format.resilience_records import ChunkPlace
 from resilient_pq.lazy_dataclass import dataclass
 from resilient_pq.recovery.carve.holes import Hole
-from resilient_pq.recovery.carve.page_layout import LaidGroup, PageLayout, Span
-from resilient_pq.recovery.carve.page_probe import ColumnKind
+from resilient_pq.recovery.carve.page_layout import LaidGroup, PageLayout, PlacedGroup, PlacedSpan, Span
 
 #: Of several row groups one is taken where the bytes that are missing differ from what is usual by at most `_NEARLY` of
 #: a row group, or by `_CLEARLY` less than those of any other.
 _NEARLY, _CLEARLY = 0.3, 0.4
 #: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
 _MOST_LEADING = 512
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedSpan:
-    """Pages of a chunk of a kind, and whether they are known to begin and to end it."""
-
-    span: Span
-    kind: ColumnKind
-    begins_chunk: bool
-    ends_chunk: bool
-
-
-@dataclass(slots=True)
-class PlacedGroup:
-    """The pages found of one row group, by column; its rows, and what is known of those before it."""
-
-    num_rows: int | None
-    spans: list[list[PlacedSpan]]
-    first_row: int | None = None
-    follows: bool = True  # Whether no row group seems to be missing before it, or within the one before it
-
-    @property
-    def adrift(self) -> bool:
-        """Whether its pages, of one column alone, are in each other's rows, whichever these are."""
-        return sum(map(bool, self.spans)) == 1 and not any(spans[0].begins_chunk for spans in self.spans if spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +316,8 @@ class StretchPlacement:
         """How much the number of missing bytes differs from the usual one, in chunks, and unusual numbers of rows."""
         odd_rows, number = 0.0, chunk // len(self.layout.columns)
         if place.group is not None and place.group.counted:
-            known = self.groups[number].num_rows if number < len(self.groups) else None
-            if place.leaf > 0 and known is not None and known != place.group.num_rows:
+            known = self.groups[number] if number < len(self.groups) else None
+            if place.leaf > 0 and known is not None and not known.may_have(place.group.num_rows, place.lead):
                 return float("inf")
             if self.layout.expected_rows and place.group.num_rows not in self.layout.expected_rows:
                 odd_rows = 1.0

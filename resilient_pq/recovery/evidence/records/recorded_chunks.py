@@ -156,7 +156,6 @@ def _metadata(chunk: RecordedChunk, leaf: Leaf, codec: int, end: int) -> ColumnM
     """The metadata that a footer would have, without what only the writer knew."""
     data = [page for page in chunk.pages if page.header.type in DATA_PAGES]
     dictionary = [page for page in chunk.pages if page.header.type == PageType.DICTIONARY_PAGE]
-    dictionary_size = sum(page.end - page.offset for page in dictionary)
     return ColumnMetaData(
         type=int(leaf.node.physical_type),
         encodings=sorted(_encodings(chunk.pages, leaf)),
@@ -167,7 +166,7 @@ def _metadata(chunk: RecordedChunk, leaf: Leaf, codec: int, end: int) -> ColumnM
             page.body - page.offset + page.header.uncompressed_page_size for page in chunk.pages
         ),
         total_compressed_size=end - chunk.start,
-        data_page_offset=data[0].offset if data else chunk.start + dictionary_size,
+        data_page_offset=data[0].offset if data else end,
         dictionary_page_offset=dictionary[0].offset if dictionary else None,
     )
 
