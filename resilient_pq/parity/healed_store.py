@@ -84,9 +84,8 @@ class HealedStore(SubstituteStore):
         num_blocks = sum(len(group.lost) for group in self.file.groups)
         return ExaminedBlocks(num_blocks, damaged, damaged - lost, has_end and not lost)
 
-    async def rebuild(self) -> bool:
-        """Rebuild all that can be; whether this is the object as it was written, and not as it lies."""
-        examined = await self.examine()
+    def rebuilds(self, examined: ExaminedBlocks) -> bool:
+        """Whether parity rebuilds damaged blocks, and what it gives is the object as it was written, not as it lies."""
         is_right = self.file.mirror is None and all(group.is_proven for group in self.file.groups)
         return (self.is_bound or is_right) and examined.num_repairable > 0
 

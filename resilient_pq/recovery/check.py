@@ -26,6 +26,7 @@ from resilient_pq.recovery.encrypted.with_keys import (
 from resilient_pq.recovery.encrypted.without_keys import check_ciphertext
 from resilient_pq.recovery.evidence.evidence_search import reconstruct, reconstruct_if_sound
 from resilient_pq.recovery.evidence.newer_version import find_newer
+from resilient_pq.recovery.evidence.parity_strategy import find_parity, read_rebuilt
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
@@ -38,6 +39,12 @@ from resilient_pq.shell_commands import command, lasts
 
 #: Outcomes of what is as it was written.
 _WHOLE = (Outcome.SOUND, Outcome.CIPHERTEXT_WHOLE)
+#: Outcomes of what has no damage.
+_UNHARMED = (*_WHOLE, Outcome.INCOMPLETE)
+#: Outcomes of what a recovery reads through parity, where there is some.
+_LOSSES = (Outcome.DAMAGED, Outcome.NOTHING)
+#: Findings about what a file may be, which rebuilt bytes decide.
+_GUESSES = (Damage.FOREIGN, Damage.UNVERIFIED)
 #: Findings in the files of a summary after which there is something to do.
 _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
 
@@ -84,8 +91,7 @@ async def check(
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
             if keys is not None:
-                report = await _check_opened(source, keys, aad_prefix, progress)
-                report = await _check_parity(source, report, deep=deep)
+                report = await _check_opened(source, keys, aad_prefix, progress, deep=deep)
                 return with_checksums_required(report) if require_checksums else report
             try:
                 reconstruction = await reconstruct(source)
@@ -94,12 +100,12 @@ async def check(
             if reconstruction.contents is not None and reconstruction.contents.data_files:
                 report = await _check_summary(source, reconstruction.contents, progress)
             else:
-                report = await _check_parity(source, await _check(reconstruction, progress), deep=deep)
+                report = await _check_known(reconstruction, progress, deep=deep)
             return with_checksums_required(report) if require_checksums else report
 
 
 async def _check_opened(
-    source: DamagedObject, keys: KeysArgument, aad_prefix: bytes | None, progress: Progress | None
+    source: DamagedObject, keys: KeysArgument, aad_prefix: bytes | None, progress: Progress | None, *, deep: bool
 ) -> Report:
     """Check an encrypted file with its keys: by its footer, and by its records where something is damaged."""
     try:
@@ -109,19 +115,44 @@ async def _check_opened(
     except FormatError as error:
         report = nothing_to_open(source, "check", error).report
         assert isinstance(report, Report)
-        return report
+        return await _check_parity(source, report, deep=deep)
     if opened.opened.missing_keys:
         report = await check_ciphertext(source, progress)
-        return replace(report, notes=(*report.notes[1:], f"{keys_missing(opened)}: the ciphertext alone was compared"))
-    known = await with_damaged_indexes(await reconstruct(opened))
+        report = replace(
+            report, notes=(*report.notes[1:], f"{keys_missing(opened)}: the ciphertext alone was compared")
+        )
+        return await _check_parity(source, report, deep=deep)
+    return await _check_known(await with_damaged_indexes(await reconstruct(opened)), progress, deep=deep)
+
+
+async def _check_known(known: Reconstruction, progress: Progress | None, *, deep: bool) -> Report:
+    """Check a file as `recover` reads it: through its parity where something is wrong."""
+    report = await _check_rows(known, progress)
+    return await _check_parity(known.source.origin, report, deep=deep, known=known, progress=progress)
+
+
+async def _check_rows(known: Reconstruction, progress: Progress | None) -> Report:
+    """Check a file by its footer, and if it is encrypted, by its records where something is damaged."""
     report = await _check(known, progress)
-    if (
-        report.outcome in (Outcome.DAMAGED, Outcome.NOTHING)
-        and (by_records := await read_by_records(known)) is not None
-    ):
-        other = await _check(by_records, progress)
-        report = other if (other.num_rows or 0) > (report.num_rows or 0) else report
-    return report
+    if known.source.decrypt is None or report.outcome not in _LOSSES:
+        return report
+    if (by_records := await read_by_records(known)) is None:
+        return report
+    other = await _check(by_records, progress)
+    return other if (other.num_rows or 0) > (report.num_rows or 0) else report
+
+
+async def _check_rebuilt(
+    report: Report, known: Reconstruction, view: HealedStore, examined: ExaminedBlocks, progress: Progress | None
+) -> Report:
+    """The report of a damaged file as its parity rebuilds it, with what is wrong with the bytes that lie there."""
+    if report.outcome not in _LOSSES or not view.rebuilds(examined):
+        return report
+    rebuilt = await _check_rows(await read_rebuilt(known, view), progress)
+    left = [replace(one, costs_rows=False) for one in rebuilt.findings]
+    lies = [replace(one, costs_rows=False) for one in report.findings if one.damage not in _GUESSES]
+    findings = (*(one for one in lies if one not in left), *rebuilt.findings)
+    return replace(rebuilt, size=report.size, findings=findings)
 
 
 def with_checksums_required(report: Report) -> Report:
@@ -134,12 +165,21 @@ def with_checksums_required(report: Report) -> Report:
     return replace(report, outcome=outcome, findings=(*report.findings, finding))
 
 
-async def _check_parity(source: DamagedObject, report: Report, *, deep: bool) -> Report:
-    """The report with what parity says: of bytes without checksums, and whether a repair brings all back."""
-    if report.outcome in (*_WHOLE, Outcome.INCOMPLETE) and not report.pages_decoded and not deep:
+async def _check_parity(
+    source: DamagedObject,
+    report: Report,
+    *,
+    deep: bool,
+    known: Reconstruction | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """The report with what parity says: of rows where they are `known`, of bytes without checksums, and of a repair."""
+    if report.outcome in _UNHARMED and not report.pages_decoded and not deep:
         return report
-    view = await HealedStore.find(source.store, source.info)
+    view = await (HealedStore.find(source.store, source.info) if known is None else find_parity(known))
     if view is not None and (examined := await view.examine()).num_damaged:
+        if known is not None:
+            report = await _check_rebuilt(report, known, view, examined, progress)
         report = _with_parity(report, source.url, examined, is_bound=view.is_bound)
     return await _with_recomputed(source, report) if deep and report.outcome in _WHOLE else report
 

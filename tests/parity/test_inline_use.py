@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import warnings
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from ledger_check import check_ledger
+from sampled import either
 from store_wrapper import RecordingStore
 
 import resilient_pq as rpq
@@ -301,3 +303,39 @@ async def test_a_sidecar_rebuilds_what_the_parity_inside_cannot(tmp_path: Path) 
     os.utime(path, ns=(0, 0))
     repaired = await rpq.repair(path, tmp_path / "new")
     assert (tmp_path / "new").read_bytes() == file.data and repaired.sidecar == f"{path}.rpqparity"
+
+
+@pytest.mark.parametrize(
+    ("share", "count"), either([("5%", 12), ("10%", 6)], [("5%", 400), ("10%", 400), ("30%", 400)], seconds=900)
+)
+async def test_check_counts_the_rows_that_a_recovery_keeps(share: str, count: int) -> None:
+    """Both read through the parity, whatever is damaged, and wherever the file is cut."""
+    file = await inline_file(3_000, 500, parity=share)
+    num_rebuilt = 0
+    for seed in range(count):
+        at = random.Random(seed).randrange(len(file.data))
+        hole = file.data[:at] + bytes(min(3_000, len(file.data) - at)) + file.data[at + 3_000 :]
+        damaged = (drawn_damage(seed, file.data, file.burst), hole, file.data[:at])[seed % 3]
+        store = await stored(damaged)
+        checked = await rpq.check((store, NAME))
+        try:
+            report = await rpq.recover((store, NAME), (store, "out"), on_damage="drop")
+        except rpq.NothingToRecoverError:
+            assert (checked.outcome, checked.num_rows) == ("nothing", 0), seed
+            continue
+        assert (checked.num_rows, checked.num_row_groups) == (report.num_rows, report.num_row_groups), seed
+        assert checked.schema == report.schema and checked.size == len(damaged), seed
+        if checked.blocks_damaged and checked.blocks_damaged == checked.blocks_repairable:
+            assert report.kept is not None and report.kept.rows_lost == 0, seed
+            assert not any(finding.costs_rows for finding in checked.findings), seed
+            num_rebuilt += checked.next[0][1] == "repair" and checked.num_rows == 3_000
+    assert num_rebuilt > count // 6
+
+
+async def test_a_check_through_parity_says_what_is_damaged_and_that_it_is_rebuilt(file: InlineFile) -> None:
+    damaged = bytearray(file.data)
+    damaged[100_000:109_000] = bytes(9_000)
+    checked = await rpq.check((await stored(bytes(damaged)), NAME))
+    assert checked.num_rows == checked.to_json()["rows"] == 200_000 and "200,000 rows" in str(checked)
+    assert any(finding.where.row_group is not None for finding in checked.findings)
+    assert "rebuilt from parity" in checked.findings[-1].message and "rebuilt from parity" in str(checked)

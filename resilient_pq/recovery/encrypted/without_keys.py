@@ -302,7 +302,7 @@ async def _ends_in_footer(source: DamagedObject) -> bool:
 async def _rebuilt(source: DamagedObject) -> tuple[DamagedObject, str] | None:
     """The object as its parity has it, and what that has rebuilt; None where there is none that helps."""
     view = await HealedStore.find(source.store, source.info, thorough=True)
-    if view is None or not await view.rebuild():
+    if view is None or not view.rebuilds(await view.examine()):
         return None
     damaged = view.file.num_damaged
     message = f"damaged blocks: {damaged:,}, of which {damaged - view.file.num_not_rebuilt:,} are rebuilt from parity"

@@ -290,8 +290,8 @@ def end_of_survey(survey: Survey) -> FileEnd:
         return FileEnd(start, survey.size, footer.metadata.num_rows + later)
     if newest is None or newest.offset < start:
         return FileEnd(start, survey.size)
-    # The record is damaged; its header still counts the rows before it.
-    proven = newest.num_rows if newest.kind == RecordKind.FINAL else None
+    # The record is damaged; its header still counts the rows before it. What stands behind it may have been the file's.
+    proven = newest.num_rows if newest.kind == RecordKind.FINAL and survey.size <= newest.end else None
     return FileEnd(start, survey.size, proven, newest.num_rows)
 
 

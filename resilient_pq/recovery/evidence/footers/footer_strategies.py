@@ -11,6 +11,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import ColumnChunk, CompressionCodec, FileMetaData, SchemaElement
+from resilient_pq.format.footer import MAGIC, TAIL_SIZE
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind, begins_record
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.off_event_loop import off_loop
@@ -38,6 +39,7 @@ from resilient_pq.recovery.evidence.row_group_choice import (
 from resilient_pq.recovery.report import Damage, Finding
 
 _CODECS: Final = frozenset(CompressionCodec) - {CompressionCodec.LZO}  # LZO is beside no other codec
+_ERASED_BYTES: Final = 64  # So many bytes at the end of an object that are all the same are padding
 _NOT_UTF8: Final = "\ufffd"  # What stands for bytes of a name that are no UTF-8
 
 
@@ -232,12 +234,24 @@ def _is_of_checkpoint(known: Reconstruction, found: TornFooter) -> bool:
 
 async def _proves_end(known: Reconstruction, found: TornFooter) -> bool:
     """Whether no row can stand behind those that a footer counts."""
-    if _is_of_checkpoint(known, found) or await _is_followed(known, found):
+    if _is_of_checkpoint(known, found) or await _is_followed(known, found) or await _is_erased(known.source, found):
         return False
     behind = await known.source.drive(carve.find_files(found.start, known.source.info.size))
     if any(file.pages and not file.has_head for file in behind):
         return False
     return found.complete or (found.contents.is_finished and (known.file_id is None or found.contents.unvouched))
+
+
+async def _is_erased(source: DamagedObject, found: TornFooter) -> bool:
+    """Whether padding was laid over the end of a footer, and may have been over more of the file behind it."""
+    size = source.info.size
+    last = bytes(await source.read(ByteRange(max(size - _ERASED_BYTES, 0), size)))
+    if last.strip(last[:1]):
+        return False
+    if not found.complete:
+        return True
+    magic = bytes(await source.read(ByteRange(found.end - len(MAGIC), found.end)))
+    return magic != MAGIC and size > found.end + TAIL_SIZE
 
 
 def _is_usable(known: Reconstruction, found: TornFooter) -> bool:
