@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import random
 from typing import Any
 
@@ -203,6 +204,20 @@ async def test_a_changed_name_of_a_column(where: str, outcome_of: Any) -> None:
     assert f"a column is called {said} row groups" in finding.message
     assert not finding.costs_rows
     assert pq.read_table(io.BytesIO(outcome.output)).columns == TABLE.columns
+    assert outcome.recovery.kept.rows_lost == 0
+
+
+async def test_a_name_that_few_row_groups_have_changed_is_written_anew(outcome_of: Any) -> None:
+    """The schema and the other row groups have the right one."""
+    data = with_footer(
+        written(row_group_size=10), lambda footer: operator.setitem(chunks_of(footer)[0].path_in_schema, 0, "m")
+    )
+    outcome = await outcome_of(data)
+    (finding,) = outcome.check.findings
+    assert "'n' in the schema and 'm' in 1 of 4 row groups" in finding.message
+    output = pq.ParquetFile(io.BytesIO(outcome.output))
+    assert output.read().equals(TABLE)
+    assert [output.metadata.row_group(at).column(0).path_in_schema for at in range(4)] == ["n"] * 4
     assert outcome.recovery.kept.rows_lost == 0
 
 

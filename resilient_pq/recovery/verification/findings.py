@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -28,6 +28,7 @@ from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.reader.row_shapes import digest, neighbours
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.encrypted.ciphertext import survey_ciphertext
+from resilient_pq.recovery.evidence.footers.footer_evidence import other_names
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.verification.checksum_checks import (
     Expected,
@@ -162,17 +163,12 @@ def _contradicted_names(contents: Contents) -> Iterator[Finding]:
     """Columns that row groups name otherwise than the schema does, in a footer that has no checksum."""
     if contents.footer.record is not None:
         return
-    for leaf in contents.schema.leaves:
-        chunks = [row_group.columns[leaf.ordinal].meta_data for row_group in contents.metadata.row_groups]
-        names = Counter(
-            ".".join(chunk.path_in_schema) for chunk in chunks if chunk is not None and chunk.path_in_schema
-        )
-        del names[leaf.column_path]
-        if names:
-            name, count = names.most_common(1)[0]
-            called = f"{leaf.column_path!r} in the schema and {name!r} in {count} of {len(chunks)} row groups"
-            message = f"a column is called {called}: one of the names was changed"
-            yield Finding(Damage.CORRUPT, message, Where(column=leaf.column_path), costs_rows=False)
+    for leaf, names in other_names(contents):
+        name, count = names.most_common(1)[0]
+        num_row_groups = len(contents.metadata.row_groups)
+        called = f"{leaf.column_path!r} in the schema and {name!r} in {count} of {num_row_groups} row groups"
+        message = f"a column is called {called}: one of the names was changed"
+        yield Finding(Damage.CORRUPT, message, Where(column=leaf.column_path), costs_rows=False)
 
 
 async def _chunks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, FileM
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.resilience_records import FORMAT_VERSION, RECORD_MAGIC, RecordKind
-from resilient_pq.format.schema_tree import Schema
+from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 
 #: Column chunks of which the first pages are looked at before metadata are believed.
@@ -207,6 +208,18 @@ def contradicts_itself(contents: Contents) -> bool:
         return False
     credible = select_credible(row_groups, contents.schema, contents.footer.start, doubtful=len(row_groups))
     return len(list(credible)) < len(row_groups)
+
+
+def other_names(contents: Contents) -> Iterator[tuple[Leaf, Counter[str]]]:
+    """Columns that row groups name otherwise than the schema does: how, and how many row groups."""
+    for leaf in contents.schema.leaves:
+        chunks = [row_group.columns[leaf.ordinal].meta_data for row_group in contents.metadata.row_groups]
+        names = Counter(
+            ".".join(chunk.path_in_schema) for chunk in chunks if chunk is not None and chunk.path_in_schema
+        )
+        del names[leaf.column_path]
+        if names:
+            yield leaf, names
 
 
 def _chunk_places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:

@@ -23,6 +23,7 @@ from resilient_pq.recovery.evidence.footers.footer_evidence import (
     contradicts_itself,
     has_values,
     names_some_files,
+    other_names,
     pages_begin,
 )
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
@@ -61,7 +62,8 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
     if not contents.verified:
         refused = await off_loop(contents.num_chunks, _describe_refused, contents)
         refused += await _find_refused(known.source, contents)
-        known = replace(known.with_findings(*refused), keys_damaged=bool(refused))
+        renamed = await off_loop(contents.num_chunks, _few_are_renamed, contents)
+        known = replace(known.with_findings(*refused), keys_damaged=bool(refused) or renamed)
     if contents.miscounted is not None:
         message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
         known = known.with_findings(_footer_finding(contents, message))
@@ -92,6 +94,12 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     if 0 < 2 * sum(strange) < len(strange):  # else it may be a codec to come
         messages.append("the footer gives a column chunk a codec that most readers do not know: they refuse the file")
     return [_footer_finding(contents, message) for message in messages]
+
+
+def _few_are_renamed(contents: Contents) -> bool:
+    """Whether most row groups vouch for the name that the schema gives a column, and others name it otherwise."""
+    row_groups = contents.metadata.row_groups
+    return any(2 * names.total() < len(row_groups) for _, names in other_names(contents))
 
 
 async def _find_refused(source: DamagedObject, contents: Contents) -> list[Finding]:
