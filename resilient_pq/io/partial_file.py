@@ -37,7 +37,8 @@ class PartialFile:
         """Take over an open file; `create` and `resume` are the ways to get one."""
         self._descriptor: int | None = descriptor
         self._head = b""  # of a copy: the first bytes, until what was written behind it is stored
-        self._is_name_stored = False  # whether the name survives a loss of power
+        # Until the name survives a loss of power: it stays the same when the process goes to another folder.
+        self._unstored_name: str | None = os.path.abspath(path)
         self.path = path  # Of ``NAME.partial``
         self.target = target  # Of ``NAME``
 
@@ -126,10 +127,10 @@ class PartialFile:
     def sync(self) -> None:
         """Make what was written survive a loss of power, under the name that it has now."""
         self._sync_bytes()
-        if not self._is_name_stored:
+        if self._unstored_name is not None:
             with explained("cannot store", self.path):
-                sync_folder(self.path)
-            self._is_name_stored = True
+                sync_folder(self._unstored_name)
+            self._unstored_name = None
 
     def _sync_bytes(self) -> None:
         descriptor = self.open_descriptor()

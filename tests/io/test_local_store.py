@@ -419,6 +419,29 @@ async def test_bytes_are_stored_before_the_name_that_is_told(
         assert done == [*chain(*committed), "fsync file", "rename", "fsync folder"]
 
 
+async def test_the_name_is_stored_where_the_file_is_and_not_where_the_process_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        stored.append(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    async with LocalStore() as store:
+        sink = await store.create("day.parquet")
+        await sink.write(b"data")
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        monkeypatch.setattr(os, "fsync", fsync)
+        assert await sink.commit() is StoredState.STORED
+        await sink.keep()
+    if sys.platform != "win32":
+        assert stored[:2] == [(tmp_path / "day.parquet.partial").stat().st_ino, tmp_path.stat().st_ino]
+
+
 async def test_a_folder_or_a_device_is_never_replaced(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreError, match="folder"):
