@@ -59,7 +59,7 @@ class Reconstruction:
     schema_from: str | None = None  # Where the schema comes from, where that is not the file itself
     footer_whole: bool = False  # Whether the footer at the end can be used
     identity: Identity | None = None  # The format of the bytes; None where nobody asked
-    # Whether a key of the footer is damaged that readers need, or an index of an encrypted file
+    # Whether a key of the footer that readers need is damaged, a name in it, or an index of an encrypted file
     keys_damaged: bool = False
     lies_within: bool = False  # Whether the only records are those of a file within the one that is meant
 
