@@ -98,6 +98,7 @@ def _keep_all_rows() -> None:
     """Store the rows of all writers that were not closed when the interpreter ends."""
     for writer in list(_writers):
         _keep_rows(writer._target, os.getpid(), here=writer._here)
+    _loop.wait_for_ends()
 
 
 # While threads can still be started, which ends before the functions of `atexit` are called.
@@ -109,7 +110,7 @@ def _keep_rows(writer: Writer | DatasetWriter, process: int, *, here: bool) -> N
     if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
         return
     # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends.
-    _done(writer._keep_rows(), here=here, run=_loop.end)
+    _done(writer._keep_rows(), here=here, run=_loop.end_later)
 
 
 class Blocking:

@@ -23,14 +23,14 @@ def _iterate(source: Batches | FileResults) -> Iterator[Any]:
         while (item := _loop.run(following())) is not None:
             yield item
     finally:
-        _loop.end(source.aclose())
+        _loop.end_later(source.aclose())  # the generator may end as garbage
 
 
 class BlockingBatches(Iterator["Table"]):
     """A stream of tables that blocks: an iterator, and an Arrow stream for whoever takes one.
 
-    Leaving a loop early cancels what is read ahead as soon as the stream is let go of; `close` and ``with`` do it there
-    and then. It is for one thread at a time.
+    Leaving a loop early has what is read ahead cancelled once the stream is let go of, which waits for nothing; `close`
+    and ``with`` wait until it is. It is for one thread at a time.
     """
 
     def __init__(self, batches: Batches) -> None:
@@ -70,7 +70,7 @@ class BlockingBatches(Iterator["Table"]):
         from resilient_pq.arrow.c_stream import lazy_stream  # noqa: PLC0415 (there, as they have one)
         from resilient_pq.arrow.types.field import Field  # noqa: PLC0415
 
-        return lazy_stream(Field.of(self), self, self.close)
+        return lazy_stream(Field.of(self), self, lambda: _loop.end_later(self._batches.aclose()))
 
     def close(self) -> None:
         """Read no more. A second call does nothing."""
@@ -88,8 +88,8 @@ class BlockingBatches(Iterator["Table"]):
 class BlockingResults(Iterator["FileResult"]):
     """What becomes of many files, each as soon as it is done: an iterator that blocks.
 
-    Leaving a loop early cancels the files that are under way as soon as it is let go of; `close` and ``with`` do it
-    there and then.
+    Leaving a loop early has the files that are under way cancelled once it is let go of, which waits for nothing;
+    `close` and ``with`` wait until they are.
     """
 
     def __init__(self, results: FileResults) -> None:

@@ -12,6 +12,7 @@ import math
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
@@ -35,31 +36,36 @@ class Portal:
     """One event loop in a thread, started when it is first needed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # finalizers may run amid anything
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._inherited: asyncio.AbstractEventLoop | None = None
         self._leaving = False
-        self._closing: set[asyncio.Task[Any]] = set()  # tasks need a reference
+        self._left: deque[Coroutine[Any, Any, Any]] = deque()  # by `end_later`, not begun yet
+        self._ending: set[asyncio.Task[Any]] = set()  # tasks need a reference
         self._timers: weakref.WeakSet[Timer] = weakref.WeakSet()
         self._next_ring = math.inf
 
     def begin_anew(self) -> None:
         """Begin with another loop in a forked process, where the thread of the loop is missing."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # Closing the old loop would remove its files from the poll that the parent process waits at.
         self._inherited, self._loop = self._loop, None
         self._timers, self._next_ring = weakref.WeakSet(), math.inf
+        while self._left:
+            self._left.pop().close()
+        self._ending = set()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                loop = asyncio.new_event_loop()
                 # More than the loop's own choice: a writer that is given a stream holds a thread while that reads.
-                threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="resilient_pq")
-                self._loop.set_default_executor(threads)
-                self._thread = threading.Thread(target=self._loop.run_forever, name="resilient_pq", daemon=True)
+                loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="resilient_pq"))
+                self._thread = threading.Thread(target=loop.run_forever, name="resilient_pq", daemon=True)
                 self._thread.start()
+                self._loop = loop
+                loop.call_soon_threadsafe(self._begin_to_end)
             return self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -86,15 +92,39 @@ class Portal:
             raise
 
     def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine that closes something; in the thread of the loop, as by the garbage collector, later."""
-        if self._leaving:
-            coroutine.close()
-        elif self._is_here():
-            closing = self._running().create_task(coroutine)
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+        """Run a coroutine that closes something; asked for in the thread of the loop, later."""
+        if self._leaving or self._is_here():
+            self.end_later(coroutine)
         else:
             self.run(coroutine)
+
+    def end_later(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Have the loop run a coroutine that closes something, and wait for nothing, as a finalizer must not wait.
+
+        The garbage collector calls finalizers amid any code, which may hold locks that the loop would need.
+        """
+        if self._leaving:
+            coroutine.close()
+            return
+        self._left.append(coroutine)
+        if self._loop is not None:  # else they begin with the loop
+            self._loop.call_soon_threadsafe(self._begin_to_end)
+
+    def _begin_to_end(self) -> None:
+        """Begin what was left by `end_later`, in the loop."""
+        while self._left:
+            ending = asyncio.get_running_loop().create_task(self._left.popleft())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    def wait_for_ends(self) -> None:
+        """Wait for all that was left by `end_later`."""
+        if self._left or self._ending:
+            self.run(self._all_ended())
+
+    async def _all_ended(self) -> None:
+        self._begin_to_end()
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     def watch(self, timer: Timer) -> None:
         """Ring a timer at its time, as long as somebody has it; the loop is asked only where it would be too late."""

@@ -57,6 +57,9 @@ _MOST_MAPPED: Final = share_of_memory(8, 2048 * MiB)
 _TIGHT: Final = 2048 * MiB
 #: Bytes that the pool gives between two times at which that is looked at.
 _LOOKED_AT: Final = 64 * MiB
+#: Seconds that a thread waits for another one, whose turn takes microseconds. Finalizers may run amid it, of any code,
+#: and wait for something that waits for the pool: without an end, that would be a deadlock.
+_PATIENCE: Final = 0.1
 
 
 def _trim_heaps() -> None:
@@ -159,7 +162,9 @@ class _Pool:
 
     def take(self, size: int) -> tuple[_Slab, int]:
         """Take an extent: its mapping, and its start; an OSError if none can be mapped, or amid another call."""
-        with self._lock:
+        if not self._lock.acquire(timeout=_PATIENCE):
+            raise BlockingIOError("another thread is changing the pool")
+        try:
             if self._changing:
                 raise BlockingIOError("this thread is changing the pool")
             self._changing = True
@@ -167,6 +172,8 @@ class _Pool:
                 return self._find(size)
             finally:
                 self._changing = False
+        finally:
+            self._lock.release()
 
     def _find(self, size: int) -> tuple[_Slab, int]:
         self._sort_in()
@@ -199,23 +206,24 @@ class _Pool:
     def give(self, slab: _Slab, start: int, size: int) -> None:
         """Take an extent back; callable anywhere, also by a finalizer of the thread that holds the lock."""
         self._returned.append((slab, start, size))
-        if self._lock.acquire(blocking=False):  # else the next call sorts it in
-            try:
-                self._tidy(_MOST_KEPT)
-            finally:
-                self._lock.release()
+        self._tidy(_MOST_KEPT, patience=0)
 
-    def _tidy(self, most: int) -> None:
-        """Keep at most so many free bytes; with the lock, and not amid a change."""
-        if self._changing:
+    def _tidy(self, most: int, *, patience: float = _PATIENCE) -> None:
+        """Keep at most so many free bytes; what cannot be done now, amid another call, the next one does."""
+        if not self._lock.acquire(timeout=patience):
             return
-        self._changing = True
         try:
-            self._sort_in()
-            if most < _MOST_KEPT:
-                self._shrink(most)
+            if self._changing:
+                return
+            self._changing = True
+            try:
+                self._sort_in()
+                if most < _MOST_KEPT:
+                    self._shrink(most)
+            finally:
+                self._changing = False
         finally:
-            self._changing = False
+            self._lock.release()
 
     def _sort_in(self) -> None:
         while self._returned:
@@ -246,15 +254,14 @@ class _Pool:
                 self._slabs.remove(slab)
 
     def shrink(self, most: int) -> None:
-        with self._lock:
-            self._tidy(most)
+        """Keep at most so many free bytes, where no other thread is changing the pool for long."""
+        self._tidy(most)
 
     @property
     def kept(self) -> int:
         """Bytes that are free and not returned to the system."""
-        with self._lock:
-            self._tidy(_MOST_KEPT)
-            return self._warm
+        self._tidy(_MOST_KEPT)
+        return self._warm
 
 
 def _in_grains(size: int) -> int:

@@ -188,6 +188,18 @@ def test_memory_is_allocated_amid_a_change(monkeypatch: pytest.MonkeyPatch, chan
     assert memory_pool._Pool.here.kept <= 2 * MiB and not memory_pool._Pool.here._changing
 
 
+@pytest.mark.parametrize(
+    "change", [lambda: memory_pool.empty((MiB,), np.uint8), memory_pool.give_back, lambda: memory_pool._Pool.here.kept]
+)
+def test_a_thread_does_not_wait_for_another_without_end(change: Callable[[], object]) -> None:
+    """A finalizer may run amid the turn of the other, and wait for this one."""
+    worker = threading.Thread(target=change, daemon=True)
+    with memory_pool._Pool.here._lock:
+        worker.start()
+        worker.join(30)
+        assert not worker.is_alive()
+
+
 def test_threads_never_share_memory() -> None:
     faults: list[str] = []
 

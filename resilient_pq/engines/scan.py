@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import duckdb
     import polars
 
+    from resilient_pq import Batches
     from resilient_pq.encryption.keys import KeysArgument
 
 #: Rows of a batch where the engine does not say.
@@ -128,17 +129,18 @@ class Scan:
 
     def _stream(self, columns: list[str] | None, filters: Alternatives | None) -> Any:
         batches = self._dataset.batches(_BATCH_ROWS, columns, filters=filters, strings="plain")
-        return _PlainStream(BlockingBatches(batches))
+        return _PlainStream(batches)
 
 
 class _PlainStream:
     """Batches in plain types: DuckDB 2.0 fails at lists of dictionaries that are all empty."""
 
-    def __init__(self, batches: BlockingBatches) -> None:
+    def __init__(self, batches: Batches) -> None:
         self._batches = batches
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return lazy_stream(normalise(Field.of(self._batches)), self._batches, self._batches.close)
+        tables = BlockingBatches(self._batches)
+        return lazy_stream(normalise(Field.of(self._batches)), tables, lambda: portal.end_later(self._batches.aclose()))
 
 
 async def _open(opening: Opening[Dataset]) -> Dataset:
@@ -146,7 +148,7 @@ async def _open(opening: Opening[Dataset]) -> Dataset:
 
 
 def _close(dataset: Dataset) -> None:
-    portal.end(dataset.close())
+    portal.end_later(dataset.close())
 
 
 def _engine(module: str, needs: str) -> Any:

@@ -76,6 +76,7 @@ def test_a_reader_that_stops_early_reads_no_more(tmp_path: Path) -> None:
         assert reader.read_next_batch().num_rows == 100
         del reader
         gc.collect()
+        portal.wait_for_ends()
         assert len(store.calls) <= 1 + 2
         assert not portal.run(_other_tasks())
 

@@ -141,6 +141,7 @@ def test_leaving_the_batches_early_ends_what_runs(tmp_path: Path) -> None:
         for batch in file.batches(1):
             assert batch.num_rows == 1
             break
+        portal.wait_for_ends()
         loop = portal._running()
         left = asyncio.run_coroutine_threadsafe(_others(), loop).result()
     assert not left
