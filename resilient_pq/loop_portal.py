@@ -32,6 +32,13 @@ class Timer(Protocol):
         """Do it."""
 
 
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of an error that nobody handles, unless two close one generator, as when a whole stream became garbage."""
+    error = context.get("exception")
+    if not (isinstance(error, RuntimeError) and "asynchronous generator is already running" in str(error)):
+        loop.default_exception_handler(context)
+
+
 class Portal:
     """One event loop in a thread, started when it is first needed."""
 
@@ -60,6 +67,7 @@ class Portal:
         with self._lock:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
+                loop.set_exception_handler(_tell)
                 # More than the loop's own choice: a writer that is given a stream holds a thread while that reads.
                 loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="resilient_pq"))
                 self._thread = threading.Thread(target=loop.run_forever, name="resilient_pq", daemon=True)

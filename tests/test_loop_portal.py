@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -119,6 +121,29 @@ def test_rows_of_dropped_writers_are_kept_at_the_latest_when_the_interpreter_end
         assert portal._left
     _keep_all_rows()
     assert rpq.check(tmp_path / "file.parquet.partial").num_rows == 3
+
+
+LEFT_IN_A_CYCLE = """
+import gc, sys
+from resilient_pq import sync
+class Cycle: pass
+for _ in range(5):
+    cycle = Cycle()
+    cycle.itself, cycle.file = cycle, sync.open(sys.argv[1])
+    cycle.batches = cycle.file.batches(100)
+    next(cycle.batches)
+    del cycle
+gc.collect()
+print("done")
+"""
+
+
+def test_a_stream_in_a_cycle_ends_without_a_word(tmp_path: Path) -> None:
+    """The collector closes its generators in any order, each while others close it."""
+    _write(tmp_path / "file.parquet")
+    command = [sys.executable, "-c", LEFT_IN_A_CYCLE, str(tmp_path / "file.parquet")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
 
 
 def test_what_is_left_before_there_is_a_loop_begins_with_it() -> None:
