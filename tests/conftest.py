@@ -32,7 +32,7 @@ hypothesis.settings.register_profile(
     "quick",
     derandomize=not SEARCHING,
     database=None,
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
@@ -105,6 +105,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Properties that name no number of examples draw many in the thorough suite."""
     config.pluginmanager.register(OneServer())
+    config.pluginmanager.register(SomeWays())
     if config.getoption("markexpr") == "thorough":
         examples = max(100, int(THOROUGH_EXAMPLES * config.getoption("--slice")))
         quick = hypothesis.settings.get_profile("quick")
@@ -127,6 +128,25 @@ class OneServer:
             quick = zlib.crc32(name.encode()) % len(ways)
             for way in (*ways[:quick], *ways[quick + 1 :]):
                 way.add_marker(pytest.mark.thorough)
+
+
+class SomeWays:
+    """Of the ways of a test with the mark `ways_in_quick` the quick suite has so many, and the thorough one the others."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark the others as thorough, before tests are chosen by their marks."""
+        tests: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            if item.get_closest_marker("ways_in_quick") and not item.get_closest_marker("thorough"):
+                tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        for name, ways in tests.items():
+            marker = ways[0].get_closest_marker("ways_in_quick")
+            assert marker is not None
+            quick = set(random.Random(name).sample(range(len(ways)), min(marker.args[0], len(ways))))
+            for number, way in enumerate(ways):
+                if number not in quick:
+                    way.add_marker(pytest.mark.thorough)
 
 
 @pytest.hookimpl(trylast=True)

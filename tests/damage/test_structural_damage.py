@@ -19,7 +19,7 @@ import resilient_pq as rpq
 #: Cases of the thorough suite, and how many of them a test has.
 CASES, BATCH = 20_000, 5 * CASES_OF_A_FAMILY
 #: Families of the quick sample, of which each has a few cases.
-SAMPLE, CASES_OF_EACH = 18, 5
+SAMPLE, CASES_OF_EACH = 8, 5
 
 
 def held(seeds: list[int]) -> None:
@@ -51,6 +51,7 @@ ONCE_WRONG = (
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)
+@pytest.mark.ways_in_quick(12)
 def test_what_was_wrong_once(seed: int) -> None:
     held([seed])
 

@@ -129,6 +129,7 @@ def test_a_worker_killed_in_the_middle_of_a_check(tree: Path, dask_client: Any, 
     assert killing.happened
 
 
+@pytest.mark.thorough
 def test_a_worker_killed_in_the_middle_of_a_recovery(
     tree: Path, dask_client: Any, kill_worker: Any, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from outage_oracle import Finding
 from outage_schedule import Case
 
 #: Short ones of each scenario: with kills, a restart of the server, hangs and a black hole.
-QUICK = (21_048, 21_010, 21_061, 21_052)
+QUICK = (21_048, 21_010)
 THOROUGH = range(10_000, 10_300)
 
 

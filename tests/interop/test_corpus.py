@@ -63,6 +63,7 @@ def judge() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("path", _parameters(_sample()))
+@pytest.mark.ways_in_quick(120)
 def test_a_sample(path: Path, judge: Any) -> None:
     _require()
     verdict = judge.judge(path)

@@ -144,6 +144,7 @@ def _ways_to_write() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("encoding", "codec", "version"), list(_ways_to_write()))
+@pytest.mark.ways_in_quick(12)
 def test_others_read_ours(
     write_file: WriteFile,
     read_back: ReadBack,

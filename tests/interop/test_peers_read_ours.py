@@ -40,6 +40,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.ways_in_quick(16)
 def test_whole_file(write_file: WriteFile, every_type: pa.Table, peer: Any, layout: str, tmp_path: Path) -> None:
     _skip_several_pages_v2(peer, layout)
     path = tmp_path / "whole.parquet"
@@ -175,6 +176,7 @@ def test_types_come_back_by_the_stored_arrow_schema(write_file: WriteFile, every
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "lz4_raw", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.ways_in_quick(16)
 def test_every_codec(write_file: WriteFile, peer: Any, compression: str, version: str, tmp_path: Path) -> None:
     table = pa.table(
         {

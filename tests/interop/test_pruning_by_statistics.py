@@ -111,6 +111,7 @@ def _memory(name: str, array: pa.Array) -> pa.Table:
 
 
 @pytest.mark.parametrize(("name", "array", "thresholds"), CASES)
+@pytest.mark.ways_in_quick(12)
 def test_pyarrow(stored: bytes, tmp_path: Path, name: str, array: pa.Array, thresholds: list[Any]) -> None:
     path = tmp_path / "file.parquet"
     path.write_bytes(stored)
@@ -137,6 +138,7 @@ def _arrow_expression(name: str, operator: str, scalar: pa.Scalar) -> pc.Express
 
 
 @pytest.mark.parametrize(("name", "array", "thresholds"), CASES)
+@pytest.mark.ways_in_quick(12)
 def test_duckdb(stored: bytes, tmp_path: Path, name: str, array: pa.Array, thresholds: list[Any]) -> None:
     path = tmp_path / "file.parquet"
     path.write_bytes(stored)
@@ -170,6 +172,7 @@ def _literal(value: Any, kind: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "array", "thresholds"), CASES)
+@pytest.mark.ways_in_quick(12)
 def test_polars(stored: bytes, tmp_path: Path, name: str, array: pa.Array, thresholds: list[Any]) -> None:
     path = tmp_path / "file.parquet"
     path.write_bytes(stored)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
 
+pytestmark = pytest.mark.ways_in_quick(6)
+
 short = st.binary(max_size=12)
 strings = st.lists(st.one_of(short, short, st.binary(min_size=28, max_size=70)), max_size=20)
 offset_types = pytest.mark.parametrize("dtype", [np.int32, np.int64])

@@ -18,6 +18,8 @@ from resilient_pq.format.kernels import reference
 from resilient_pq.format.kernels.integers import varint as read_varint
 from resilient_pq.format.kernels.integers import varint_bytes
 
+pytestmark = pytest.mark.ways_in_quick(6)
+
 types = pytest.mark.parametrize("dtype", [np.int32, np.int64])
 
 

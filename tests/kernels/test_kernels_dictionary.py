@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 
+pytestmark = pytest.mark.ways_in_quick(6)
+
 NUMBERS = [np.int32, np.int64, np.float32, np.float64, np.uint64, "datetime64[us]"]
 
 

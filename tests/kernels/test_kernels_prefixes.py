@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
 
+pytestmark = pytest.mark.ways_in_quick(6)
+
 alike = st.lists(st.sampled_from([b"", b"a", b"b", b"ab" * 5, b"\x00", bytes(40)]), max_size=6).map(b"".join)
 strings = st.lists(st.one_of(alike, st.binary(max_size=70)), max_size=20)
 offset_types = pytest.mark.parametrize("dtype", [np.int32, np.int64])

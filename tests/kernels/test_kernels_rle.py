@@ -16,6 +16,8 @@ from varints import varint
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
 
+pytestmark = pytest.mark.ways_in_quick(6)
+
 Run = tuple[str, list[int]]
 
 

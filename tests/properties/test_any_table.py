@@ -110,6 +110,7 @@ def test_round_trip_of_deep_ones(draw: Draw, tables: Any, round_trip: Any) -> No
 
 @given(draw=st.data())
 @settings(quick, max_examples=2)
+@pytest.mark.ways_in_quick(24)
 def test_every_type(draw: Draw, leaf: Any, tables: Any, round_trip: Any) -> None:
     round_trip(draw, draw.draw(tables(30, depth=1, leaves=[leaf])))
 

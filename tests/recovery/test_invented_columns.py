@@ -25,6 +25,8 @@ from resilient_pq.recovery.carve.column_cuts import CutChunk, count_columns
 from resilient_pq.recovery.carve.invented_columns import candidate_kinds
 from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage, probe_body, probe_header
 
+pytestmark = pytest.mark.ways_in_quick(5)
+
 
 def mixed(rows: int) -> pa.Table:
     """Columns of several types, one of which repeats itself, nulls in some, and only nulls in one."""

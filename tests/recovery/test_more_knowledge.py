@@ -97,6 +97,7 @@ def _two_columns(num_rows: int, path: Path, kind: str) -> None:
 @pytest.mark.parametrize("num_rows", [3973, 4500, 5000])
 @pytest.mark.parametrize("rows_of_sibling", [2048, 3000, 100])
 @pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.ways_in_quick(6)
 def test_a_sibling_costs_no_rows_of_columns_of_one_type(
     tmp_path: Path, num_rows: int, rows_of_sibling: int, kind: str
 ) -> None:

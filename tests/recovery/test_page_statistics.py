@@ -58,6 +58,7 @@ def _wrong_rows(path: Path, table: pa.Table, **options: Any) -> tuple[int, int]:
 @pytest.mark.parametrize("on_damage", ["drop", "null"])
 @pytest.mark.parametrize("part", [0.3, 0.5, 0.9])
 @pytest.mark.parametrize("leaf", range(3))
+@pytest.mark.ways_in_quick(12)
 def test_a_row_group_of_bytes_deleted(tmp_path: Path, version: str, on_damage: str, part: float, leaf: int) -> None:
     """A page has the front of one and the end of another; only the statistics in its header tell."""
     table, whole, torn = _table(6), tmp_path / "whole", tmp_path / "torn"
@@ -83,6 +84,7 @@ MAKES: dict[str, WriteTable] = {
 
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.ways_in_quick(10)
 def test_the_last_page_before_missing_bytes(tmp_path: Path, make: str, seed: int) -> None:
     """It takes the bytes that follow for its own: values of a fixed size decode whatever they are."""
     table, whole, torn = _table(20, seed), tmp_path / "whole", tmp_path / "torn"

@@ -176,6 +176,7 @@ async def hold(name: str, data: bytes, layout: Any, rng: random.Random, on_damag
 @sampled(1, 30, 3600)
 @pytest.mark.parametrize("on_damage", ["drop", "null"])
 @pytest.mark.parametrize("name", [*THEIRS, *OURS])
+@pytest.mark.ways_in_quick(8)
 async def test_values_and_what_is_said_of_them(name: str, on_damage: str, layout_of: Any, count: int) -> None:
     data, rng = await written(name), seeded(name)
     layout = layout_of(data)

@@ -81,6 +81,7 @@ def test_tiny_pages_of_one_kind(holes: int, carving: Any, spent: list[SearchBudg
         assert not budget.ended or any("not searched further" in finding.message for finding in rebuilt.findings)
 
 
+@pytest.mark.thorough
 def test_a_text_transfer_of_a_file_of_tiny_pages(carving: Any, spent: list[SearchBudget]) -> None:
     data = many_small_pages(4, 4000, row_group_size=400)
     assert len(data) > 400_000

@@ -59,6 +59,7 @@ class Simulation:
 @pytest.mark.parametrize("columns", [1, 10, 100, 1000])
 @pytest.mark.parametrize("row_group", [64 * KiB, 4 * MiB, 64 * MiB])
 @pytest.mark.parametrize("overhead", [0.001, 0.02, 0.5])
+@pytest.mark.ways_in_quick(12)
 def test_overhead_is_held_to_the_last_row_group(columns: int, row_group: int, overhead: float) -> None:
     ran = Simulation(row_group=row_group, in_footer=120 * columns, every=8, overhead=overhead).run()
     assert ran.row_groups == min(MAX_ROW_GROUPS, -(-MAX_FOOTER_BYTES // (120 * columns)))
