@@ -46,7 +46,7 @@ class Portal:
         self._lock = threading.RLock()  # finalizers may run amid anything
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._inherited: asyncio.AbstractEventLoop | None = None
+        self._inherited: list[object] = []  # by forked processes, which must not let go of it
         self._leaving = False
         self._left: deque[Coroutine[Any, Any, Any]] = deque()  # by `end_later`, not begun yet
         self._ending: set[asyncio.Task[Any]] = set()  # tasks need a reference
@@ -56,12 +56,13 @@ class Portal:
     def begin_anew(self) -> None:
         """Begin with another loop in a forked process, where the thread of the loop is missing."""
         self._lock = threading.RLock()
-        # Closing the old loop would remove its files from the poll that the parent process waits at.
-        self._inherited, self._loop = self._loop, None
+        # Closing the old loop would remove its files from the poll that the parent process waits at; tasks that nobody
+        # has any more would say that they never ended.
+        self._inherited.append((self._loop, self._ending))
+        self._loop, self._ending = None, set()
         self._timers, self._next_ring = weakref.WeakSet(), math.inf
         while self._left:
             self._left.pop().close()
-        self._ending = set()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
