@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import resilient_pq as rpq
+from resilient_pq import memory_pool
 from resilient_pq.loop_portal import portal
 
 PACKAGE = Path(rpq.__file__).parent
@@ -45,7 +46,8 @@ def passed(operation: Operation) -> set[Hop]:
     async def twice() -> None:
         await operation()
         gc.collect()  # what ended before is no part of the operation,
-        portal.wait_for_ends()  # nor is what others left to the loop of blocking calls
+        portal.wait_for_ends()  # nor is what others left to the loop of blocking calls,
+        memory_pool.give_back()  # nor the memory that they had
         codes.clear()
         await operation()
 
