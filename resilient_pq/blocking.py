@@ -97,7 +97,7 @@ _writers: weakref.WeakSet[BlockingWriter] = weakref.WeakSet()
 def _keep_all_rows() -> None:
     """Store the rows of all writers that were not closed when the interpreter ends."""
     for writer in list(_writers):
-        _keep_rows(writer._target, os.getpid(), here=writer._here)
+        _keep_rows(writer._target, writer._process, here=writer._here)
     _loop.wait_for_ends()
 
 
@@ -159,7 +159,8 @@ class BlockingWriter(Blocking):
         """Adapt `target`, and keep its rows where nobody closes it."""
         super().__init__(target)
         self._here = target._begins_without_loop(_loop.watch)
-        weakref.finalize(self, _keep_rows, target, os.getpid(), here=self._here).atexit = False
+        self._process = os.getpid()
+        weakref.finalize(self, _keep_rows, target, self._process, here=self._here).atexit = False
         _writers.add(self)
 
     def write(self, data: object) -> None:

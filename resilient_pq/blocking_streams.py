@@ -132,6 +132,5 @@ class BlockingResults(Iterator["FileResult"]):
 
 def dicts(records: Records) -> Iterator[dict[str, Any]]:
     """Many rows for each turn of the loop, which takes longer than making a row."""
-    with BlockingBatches(records.batches) as batches:
-        for batch in batches:
-            yield from batch.to_pylist(inexact=records.inexact)
+    for batch in BlockingBatches(records.batches):  # without `with`, which would wait where this ends as garbage
+        yield from batch.to_pylist(inexact=records.inexact)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq import memory_pool
@@ -55,6 +58,20 @@ def _generator(path: Path) -> object:
     return batches
 
 
+def _records(path: Path) -> object:
+    _write(path)
+    records = iter(rpq.open(path).records())
+    assert next(records) == {"n": 0}
+    return records
+
+
+def _tables_of_a_scan(path: Path) -> object:
+    _write(path)
+    tables = rpq.scan(path)._tables(None, None, None, 1000)
+    next(tables)
+    return tables
+
+
 def _arrow_stream(path: Path) -> object:
     _write(path)
     stream = pa.RecordBatchReader.from_stream(rpq.open(path).batches(1000))
@@ -75,7 +92,9 @@ def _local_writer(path: Path) -> object:
 
 
 @pytest.mark.filterwarnings("ignore:writer of .* was not closed", "ignore:the writer of .* was not closed")
-@pytest.mark.parametrize("make", [_scan, _generator, _arrow_stream, _writer, _local_writer])
+@pytest.mark.parametrize(
+    "make", [_scan, _generator, _records, _tables_of_a_scan, _arrow_stream, _writer, _local_writer]
+)
 def test_garbage_does_not_wait_for_the_loop(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     """The garbage collector runs amid any code; what the code has locked the loop may need to go on."""
     things = [make(tmp_path / "file.parquet")]
@@ -121,6 +140,21 @@ def test_rows_of_dropped_writers_are_kept_at_the_latest_when_the_interpreter_end
         assert portal._left
     _keep_all_rows()
     assert rpq.check(tmp_path / "file.parquet.partial").num_rows == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_that_ends_leaves_the_writers_of_its_parent_alone(tmp_path: Path) -> None:
+    """Those of multiprocessing end as the interpreter does, which stores the rows of its own writers."""
+    with rpq.create(tmp_path / "file.parquet") as writer:
+        writer.write({"n": [1, 2, 3]})
+        before = (tmp_path / "file.parquet.partial").stat().st_size
+        child = multiprocessing.get_context("fork").Process(target=int)
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert (tmp_path / "file.parquet.partial").stat().st_size == before
+        writer.write({"n": [4, 5, 6]})
+    assert pq.read_table(tmp_path / "file.parquet")["n"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
 LEFT_IN_A_CYCLE = """

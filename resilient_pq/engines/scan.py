@@ -123,9 +123,8 @@ class Scan:
             batch_rows or _BATCH_ROWS, columns, filters=filters, limit=limit, strings="view"
         )
         declared = with_wide_indices(Field.of(batches))
-        with BlockingBatches(batches) as tables:
-            for table in tables:
-                yield checked(table, declared)
+        for table in BlockingBatches(batches):  # without `with`, which would wait where this ends as garbage
+            yield checked(table, declared)
 
     def _stream(self, columns: list[str] | None, filters: Alternatives | None) -> Any:
         batches = self._dataset.batches(_BATCH_ROWS, columns, filters=filters, strings="plain")

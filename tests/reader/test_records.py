@@ -91,6 +91,7 @@ def test_the_sync_twin(our_bytes: bytes, rows: pa.Table) -> None:
         for row in file.records():
             assert row["n"] == 0
             break
+        portal.wait_for_ends()
         loop = portal._running()
         left = asyncio.run_coroutine_threadsafe(_others(), loop).result()
     assert not left
