@@ -97,7 +97,7 @@ _writers: weakref.WeakSet[BlockingWriter] = weakref.WeakSet()
 def _keep_all_rows() -> None:
     """Store the rows of all writers that were not closed when the interpreter ends."""
     for writer in list(_writers):
-        _keep_rows(writer._target, writer._process, here=writer._here)
+        _keep_rows(writer._target, here=writer._here)
     _loop.wait_for_ends()
 
 
@@ -105,9 +105,9 @@ def _keep_all_rows() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_keep_all_rows)
 
 
-def _keep_rows(writer: Writer | DatasetWriter, process: int, *, here: bool) -> None:
+def _keep_rows(writer: Writer | DatasetWriter, *, here: bool) -> None:
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
-    if writer.closed or process != os.getpid():  # a forked process has a copy of the writer of its parent
+    if writer.closed or writer._process != os.getpid():  # a forked process has a copy of the writer of its parent
         return
     # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends.
     _done(writer._keep_rows(), here=here, run=_loop.end_later)
@@ -159,8 +159,7 @@ class BlockingWriter(Blocking):
         """Adapt `target`, and keep its rows where nobody closes it."""
         super().__init__(target)
         self._here = target._begins_without_loop(_loop.watch)
-        self._process = os.getpid()
-        weakref.finalize(self, _keep_rows, target, self._process, here=self._here).atexit = False
+        weakref.finalize(self, _keep_rows, target, here=self._here).atexit = False
         _writers.add(self)
 
     def write(self, data: object) -> None:

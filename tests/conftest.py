@@ -125,9 +125,7 @@ class OneServer:
             if server is not None:
                 tests.setdefault(item.nodeid.replace(server, ""), []).append(item)
         for name, ways in tests.items():
-            quick = zlib.crc32(name.encode()) % len(ways)
-            for way in (*ways[:quick], *ways[quick + 1 :]):
-                way.add_marker(pytest.mark.thorough)
+            _leave_to_quick(ways, {zlib.crc32(name.encode()) % len(ways)})
 
 
 class SomeWays:
@@ -143,10 +141,14 @@ class SomeWays:
         for name, ways in tests.items():
             marker = ways[0].get_closest_marker("ways_in_quick")
             assert marker is not None
-            quick = set(random.Random(name).sample(range(len(ways)), min(marker.args[0], len(ways))))
-            for number, way in enumerate(ways):
-                if number not in quick:
-                    way.add_marker(pytest.mark.thorough)
+            _leave_to_quick(ways, set(random.Random(name).sample(range(len(ways)), min(marker.args[0], len(ways)))))
+
+
+def _leave_to_quick(ways: list[pytest.Item], quick: set[int]) -> None:
+    """Mark all ways of a test as thorough but those with these numbers."""
+    for number, way in enumerate(ways):
+        if number not in quick:
+            way.add_marker(pytest.mark.thorough)
 
 
 @pytest.hookimpl(trylast=True)

@@ -91,7 +91,7 @@ def _local_writer(path: Path) -> object:
     return writer
 
 
-@pytest.mark.filterwarnings("ignore:writer of .* was not closed", "ignore:the writer of .* was not closed")
+@pytest.mark.filterwarnings("ignore:.* was not closed")
 @pytest.mark.parametrize(
     "make", [_scan, _generator, _records, _tables_of_a_scan, _arrow_stream, _writer, _local_writer]
 )

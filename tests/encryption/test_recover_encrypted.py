@@ -171,6 +171,7 @@ async def test_neighbouring_pages_that_were_exchanged_are_found_by_the_offset_in
         pages = places_of_pages(data, 4)
         if pages[1][1] - pages[1][0] == pages[2][1] - pages[2][0]:
             break
+    assert pages[1][1] - pages[1][0] == pages[2][1] - pages[2][0]
     data = exchanged(data, pages[1], pages[2])
     for header in [*headers_of(data, RecordKind.CHUNK), *headers_of(data, RecordKind.ROW_GROUP)]:
         data = flipped(data, header.payload_offset + 20)
