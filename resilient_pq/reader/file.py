@@ -291,7 +291,9 @@ class File(IndexedFile):
                     self.contents.num_chunks, plan_read, self.contents, query.columns, wanted, query.filters
                 )
                 plan = await self._narrowed(plan, query.limit)
-                for batch in cut_into_batches(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
+                cut = cut_into_batches(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget)
+                # Each looks up where all chunks of its row groups lie.
+                while (batch := await off_loop(self.contents.num_chunks, next, cut, None)) is not None:
                     yield BatchJob(batch, read)
 
         return field, jobs()
