@@ -60,15 +60,26 @@ def _done(
 #: What begins in the thread of the caller, and ends there for small files of this machine.
 _BEGIN_HERE: Final = (("resilient_pq.one_read", "read"), ("resilient_pq.one_write", "write"))
 _BEGIN_LOCALLY: Final = (("resilient_pq.writer.creation", "create"), ("resilient_pq.reader.opening", "open"))
+#: What takes over files that a writer may have left just now, whose rows the loop still keeps.
+_TAKE_OVER: Final = (
+    ("resilient_pq.writer.creation", "create"),
+    ("resilient_pq.recovery.resume.resume_file", "resume"),
+    ("resilient_pq.recovery.recover", "recover"),
+    ("resilient_pq.dataset.sink_creation", "create_dataset"),
+    ("resilient_pq.dataset.sink_creation", "resume_dataset"),
+)
 
 
 def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, for callers that block; `sync.pyi` says what type checkers see."""
     name = function.__module__, function.__name__
     begins_here, is_opening = name in _BEGIN_HERE, name in _BEGIN_LOCALLY
+    takes_over = name in _TAKE_OVER
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if takes_over:
+            _loop.wait_for_ends()
         asked = function(*args, **kwargs)
         given = _adapt(asked, here=begins_here or (is_opening and asked.is_local))
         if isinstance(given, BlockingFile) and is_opening:
@@ -107,7 +118,7 @@ getattr(threading, "_register_atexit", atexit.register)(_keep_all_rows)
 
 def _keep_rows(writer: Writer | DatasetWriter, *, here: bool) -> None:
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
-    if writer.closed or writer._process != os.getpid():  # a forked process has a copy of the writer of its parent
+    if writer.closed or writer.is_copy:
         return
     # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends.
     _done(writer._keep_rows(), here=here, run=_loop.end_later)

@@ -5,6 +5,7 @@ So blocking calls work in a script, in a notebook with a running loop, and from 
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
 import concurrent.futures
@@ -15,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from resilient_pq.errors import UnsupportedError
@@ -37,6 +39,12 @@ def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     if not (isinstance(error, RuntimeError) and "asynchronous generator is already running" in str(error)):
         loop.default_exception_handler(context)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped."""
+    loop.run_forever()
+    loop.close()
 
 
 class Portal:
@@ -71,21 +79,27 @@ class Portal:
                 loop.set_exception_handler(_tell)
                 # More than the loop's own choice: a writer that is given a stream holds a thread while that reads.
                 loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="resilient_pq"))
-                self._thread = threading.Thread(target=loop.run_forever, name="resilient_pq", daemon=True)
-                self._thread.start()
-                self._loop = loop
-                loop.call_soon_threadsafe(self._begin_to_end)
+                thread = threading.Thread(target=_serve, args=(loop,), name="resilient_pq", daemon=True)
+                thread.start()
+                if self._loop is None:
+                    self._loop, self._thread = loop, thread
+                    loop.call_soon_threadsafe(self._begin_to_end)
+                else:  # a finalizer that ran amid this has begun another one
+                    loop.call_soon_threadsafe(loop.stop)
             return self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine, which an interrupt cancels; an UnsupportedError in the thread of the loop itself."""
-        loop = self._running()
-        if self._is_here():
+        try:
+            loop = self._running()
+            if self._is_here():
+                raise UnsupportedError(
+                    "what blocks cannot be asked where something of resilient_pq.sync is at work already",
+                    hint="ask in a thread of its own",
+                )
+        except BaseException:
             coroutine.close()
-            raise UnsupportedError(
-                "what blocks cannot be asked where something of resilient_pq.sync is at work already",
-                hint="ask in a thread of its own",
-            )
+            raise
         tasks: list[asyncio.Task[Any] | None] = []
 
         async def supervised() -> Any:
@@ -116,24 +130,30 @@ class Portal:
             coroutine.close()
             return
         self._left.append(coroutine)
-        if self._loop is not None:  # else they begin with the loop
+        if self._loop is not None:
             self._loop.call_soon_threadsafe(self._begin_to_end)
+            return
+        # They begin with the loop, whose own thread is waited for when it begins: not here.
+        with suppress(RuntimeError):  # the interpreter ends
+            _thread.start_new_thread(self._running, ())
 
     def _begin_to_end(self) -> None:
         """Begin what was left by `end_later`, in the loop."""
         while self._left:
-            ending = asyncio.get_running_loop().create_task(self._left.popleft())
+            ending = asyncio.get_running_loop().create_task(self._left[0])
             self._ending.add(ending)
+            del self._left[0]  # only now: another thread may look whether there are any
             ending.add_done_callback(self._ending.discard)
 
     def wait_for_ends(self) -> None:
-        """Wait for all that was left by `end_later`."""
+        """Wait for all that was left by `end_later`, also of what ends meanwhile. Their errors are told of there."""
         if self._left or self._ending:
             self.run(self._all_ended())
 
     async def _all_ended(self) -> None:
-        self._begin_to_end()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        while self._left or self._ending:
+            self._begin_to_end()
+            await asyncio.wait(self._ending)
 
     def watch(self, timer: Timer) -> None:
         """Ring a timer at its time, as long as somebody has it; the loop is asked only where it would be too late."""

@@ -153,8 +153,7 @@ class _Pool:
     here: ClassVar[_Pool]
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._changing = False  # by the thread with the lock, whose finalizers and signal handlers may take it again
+        self._lock = threading.RLock()  # knows its thread, amid whose call finalizers and signal handlers may run
         self._slabs: list[_Slab] = []
         self._warm = 0
         self._given = 0  # bytes since the heaps were looked at
@@ -162,18 +161,22 @@ class _Pool:
 
     def take(self, size: int) -> tuple[_Slab, int]:
         """Take an extent: its mapping, and its start; an OSError if none can be mapped, or amid another call."""
-        if not self._lock.acquire(timeout=_PATIENCE):
-            raise BlockingIOError("another thread is changing the pool")
-        try:
-            if self._changing:
-                raise BlockingIOError("this thread is changing the pool")
-            self._changing = True
-            try:
-                return self._find(size)
-            finally:
-                self._changing = False
+        if self._is_changing_it():
+            raise BlockingIOError("this thread is changing the pool")
+        try:  # before the lock is taken: an interrupt may come as soon as it is
+            if not self._lock.acquire(timeout=_PATIENCE):
+                raise BlockingIOError("another thread is changing the pool")
+            return self._find(size)
         finally:
-            self._lock.release()
+            try:  # noqa: SIM105 (the call of `suppress` would be a moment at which an interrupt may come)
+                self._lock.release()
+            except RuntimeError:  # it was not taken
+                pass
+
+    def _is_changing_it(self) -> bool:
+        """Whether this thread has the lock: it is amid another call."""
+        owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
+        return owned
 
     def _find(self, size: int) -> tuple[_Slab, int]:
         self._sort_in()
@@ -210,20 +213,18 @@ class _Pool:
 
     def _tidy(self, most: int, *, patience: float = _PATIENCE) -> None:
         """Keep at most so many free bytes; what cannot be done now, amid another call, the next one does."""
-        if not self._lock.acquire(timeout=patience):
+        if self._is_changing_it():
             return
         try:
-            if self._changing:
-                return
-            self._changing = True
-            try:
+            if self._lock.acquire(timeout=patience):
                 self._sort_in()
                 if most < _MOST_KEPT:
                     self._shrink(most)
-            finally:
-                self._changing = False
         finally:
-            self._lock.release()
+            try:  # noqa: SIM105 (as above)
+                self._lock.release()
+            except RuntimeError:
+                pass
 
     def _sort_in(self) -> None:
         while self._returned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +25,7 @@ from resilient_pq import sync as rpq
 from resilient_pq.blocking import _keep_all_rows
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.loop_portal import Portal, portal
+from resilient_pq.reader import streaming
 from resilient_pq.writer.file_writer import Writer
 
 STORE = MemoryStore()
@@ -157,6 +160,87 @@ def test_a_forked_process_that_ends_leaves_the_writers_of_its_parent_alone(tmp_p
     assert pq.read_table(tmp_path / "file.parquet")["n"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
+FORK_AMID_A_BLOCK = """
+import os, sys
+from resilient_pq import sync
+with sync.create(sys.argv[1]) as writer:
+    writer.write({"n": [1, 2, 3]})
+    if not (child := os.fork()):
+        {what_the_child_does}
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    writer.write({"n": [4, 5, 6]})
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize(
+    ("what_the_child_does", "code"),
+    [("pass", 7), *((f"writer.{call}", 1) for call in ('write({"n": [9]})', "checkpoint()", "close()", "abort()"))],
+)
+def test_a_forked_process_cannot_end_the_file_of_its_parent(
+    tmp_path: Path, what_the_child_does: str, code: int
+) -> None:
+    """Also by leaving the block, or by an error in it."""
+    script = FORK_AMID_A_BLOCK.replace("{what_the_child_does}", what_the_child_does)
+    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "file.parquet")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == f"{code}\n"
+    assert ("UnsupportedError: a forked process cannot use a writer of its parent" in ended.stderr) == (code == 1)
+    assert pq.read_table(tmp_path / "file.parquet")["n"].to_pylist() == [1, 2, 3, 4, 5, 6]
+    assert [path.name for path in tmp_path.iterdir()] == ["file.parquet"]
+
+
+@pytest.mark.filterwarnings("ignore:.* was not closed")
+def test_garbage_does_not_wait_for_a_writer_at_work(tmp_path: Path) -> None:
+    """Its timer may store rows just now, and need what the thread has locked that the collector runs in."""
+    things = [_local_writer(tmp_path / "file.parquet")]
+    lock = things[0]._target._lock  # type: ignore[attr-defined]
+    assert lock._lock.acquire(blocking=False)
+    dropped = threading.Thread(target=lambda: (things.clear(), gc.collect()), daemon=True)
+    dropped.start()
+    dropped.join(20)
+    waited = dropped.is_alive()
+    portal._running().call_soon_threadsafe(lock.release)
+    dropped.join(60)
+    assert not waited
+    portal.wait_for_ends()
+    assert rpq.check(tmp_path / "file.parquet.partial").num_rows == 3
+
+
+@pytest.mark.filterwarnings("ignore:.* was not closed")
+def test_a_dropped_file_is_resumed_at_once(tmp_path: Path) -> None:
+    """Many rows are stored by the loop, which has not begun with that."""
+    writer = rpq.create(tmp_path / "file.parquet", max_unstored_seconds=None)
+    writer.write({"n": np.random.default_rng(1).integers(0, 1 << 60, 1_000_000)})
+    portal._running().call_soon_threadsafe(time.sleep, 0.5)
+    del writer
+    gc.collect()
+    with rpq.resume(tmp_path / "file.parquet") as writer:
+        assert writer.num_rows == 1_000_000
+
+
+def test_a_stream_that_is_being_closed_is_closed_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the consumer of an Arrow stream, and then by its maker: the second waits for the first."""
+    ended: list[int] = []
+    cancel = streaming._Ahead.cancel
+
+    async def slowly(ahead: streaming._Ahead) -> None:
+        await asyncio.sleep(0.5)
+        await cancel(ahead)
+        ended.append(1)
+
+    monkeypatch.setattr(streaming._Ahead, "cancel", slowly)
+    _write(tmp_path / "file.parquet")
+    batches = rpq.open(tmp_path / "file.parquet").batches(1000)
+    stream = pa.RecordBatchReader.from_stream(batches)
+    assert stream.read_next_batch().num_rows == 1000
+    del stream
+    gc.collect()
+    batches.close()
+    assert ended == [1]
+
+
 LEFT_IN_A_CYCLE = """
 import gc, sys
 from resilient_pq import sync
@@ -180,15 +264,100 @@ def test_a_stream_in_a_cycle_ends_without_a_word(tmp_path: Path) -> None:
     assert (ended.stdout, ended.stderr) == ("done\n", "")
 
 
-def test_what_is_left_before_there_is_a_loop_begins_with_it() -> None:
+def test_ends_that_begin_meanwhile_are_waited_for() -> None:
+    """And what fails in one is told, as what fails in any task that nobody waits for."""
+    ended: list[int] = []
+    told: list[object] = []
+    alone = Portal()
+    loop = alone._running()
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+    async def end() -> None:
+        await asyncio.sleep(0.1)
+        ended.append(1)
+
+    async def fail() -> None:
+        await asyncio.sleep(0.01)
+        alone.end_later(end())
+        raise ValueError
+
+    alone.end_later(fail())
+    alone.wait_for_ends()
+    gc.collect()
+    assert ended == [1] and [type(error) for error in told] == [ValueError]
+    loop.call_soon_threadsafe(loop.stop)
+
+
+def test_an_end_that_is_just_begun_is_waited_for() -> None:
+    ended: list[int] = []
+    alone = Portal()
+    loop = alone._running()
+
+    def slowly(loop: asyncio.AbstractEventLoop, coroutine: Any, **given: Any) -> asyncio.Task[Any]:
+        time.sleep(0.3)
+        return asyncio.Task(coroutine, loop=loop, **given)
+
+    async def end() -> None:
+        await asyncio.sleep(0.1)
+        ended.append(1)
+
+    loop.set_task_factory(slowly)
+    alone.end_later(end())
+    time.sleep(0.1)
+    alone.wait_for_ends()
+    assert ended == [1]
+    loop.call_soon_threadsafe(loop.stop)
+
+
+def test_a_finalizer_amid_the_begin_of_the_loop_begins_none_besides(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Portal()
+    loops: list[object] = []
+    new_loop = asyncio.new_event_loop
+
+    async def here() -> object:
+        return asyncio.get_running_loop()
+
+    def finalize() -> asyncio.AbstractEventLoop:
+        monkeypatch.setattr(asyncio, "new_event_loop", new_loop)
+        loops.append(alone.run(here()))
+        return new_loop()
+
+    monkeypatch.setattr(asyncio, "new_event_loop", finalize)
+    assert alone.run(here()) is loops[0] is alone._loop
+    loop = alone._running()
+    loop.call_soon_threadsafe(loop.stop)
+
+
+def test_what_cannot_be_run_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    async def end() -> None:
+        raise AssertionError
+
+    alone, left = Portal(), end()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="shutdown"):
+        alone.run(left)
+    assert left.cr_frame is None
+
+
+def test_what_is_left_before_there_is_a_loop_begins_one() -> None:
     ended: list[int] = []
 
     async def end() -> None:
         ended.append(1)
 
+    unasked = Portal()
+    unasked.end_later(end())
+    for _ in range(1000):
+        if ended:
+            break
+        time.sleep(0.01)
+    assert ended == [1]
+    ended.clear()
     alone = Portal()
     alone.end_later(end())
-    assert not ended
     alone.wait_for_ends()
     assert ended == [1]
     alone.end_later(end())
@@ -201,5 +370,6 @@ def test_what_is_left_before_there_is_a_loop_begins_with_it() -> None:
     left = end()
     alone.end_later(left)
     assert left.cr_frame is None and ended == [1, 1]
-    loop = alone._running()
-    loop.call_soon_threadsafe(loop.stop)
+    for each in (unasked, alone):
+        loop = each._running()
+        loop.call_soon_threadsafe(loop.stop)

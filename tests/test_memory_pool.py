@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,7 +189,7 @@ def test_memory_is_allocated_amid_a_change(monkeypatch: pytest.MonkeyPatch, chan
     assert interrupted[0].shape == (MiB,)
     interrupted.clear()
     monkeypatch.undo()
-    assert memory_pool._Pool.here.kept <= 2 * MiB and not memory_pool._Pool.here._changing
+    assert memory_pool._Pool.here.kept <= 2 * MiB
 
 
 @pytest.mark.parametrize(
@@ -198,6 +202,44 @@ def test_a_thread_does_not_wait_for_another_without_end(change: Callable[[], obj
         worker.start()
         worker.join(30)
         assert not worker.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("function", "change"),
+    [
+        (memory_pool._Pool.take, lambda: memory_pool.empty((MiB,), np.uint8)),
+        (memory_pool._Pool._tidy, memory_pool.give_back),
+    ],
+)
+def test_an_interrupt_leaves_nothing_locked(function: Callable[..., object], change: Callable[[], object]) -> None:
+    """At any line: else every large array of the other threads would wait from then on."""
+    text, first = inspect.getsourcelines(function)
+    lines = range(first + 1, first + next(at for at, line in enumerate(text) if line.strip() == "finally:"))
+
+    def interrupt(line: int, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not function.__code__:
+            return None
+        if event == "line" and frame.f_lineno == line:
+            raise KeyboardInterrupt
+        return partial(interrupt, line)
+
+    interrupted, free = [], []
+    before = sys.gettrace()
+    for line in lines:
+        sys.settrace(partial(interrupt, line))
+        try:
+            change()
+        except KeyboardInterrupt:
+            interrupted.append(line)
+        finally:
+            sys.settrace(before)
+        lock = memory_pool._Pool.here._lock
+        other = threading.Thread(
+            target=lambda lock=lock: free.append(lock.acquire(blocking=False) and not lock.release())
+        )
+        other.start()
+        other.join()
+    assert len(interrupted) >= 2 and all(free)
 
 
 def test_threads_never_share_memory() -> None:

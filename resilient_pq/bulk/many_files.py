@@ -8,6 +8,7 @@ raises ends the run.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -69,6 +70,7 @@ class FileResults(AsyncIterator[FileResult]):
         )
         self._progress = progress
         self._results = self._run_all()
+        self._ending = asyncio.Lock()  # a generator refuses to be closed while it is being closed
 
     @property
     def summary(self) -> RunSummary:
@@ -95,9 +97,10 @@ class FileResults(AsyncIterator[FileResult]):
         return await anext(self._results)
 
     async def aclose(self) -> None:
-        """Cancel what is under way, and let go of stores and journal. A second call does nothing."""
-        await self._results.aclose()
-        await self._tasks.close()  # also where nothing was begun
+        """Cancel what is under way, and let go of stores and journal. A second call only waits for the first."""
+        async with self._ending:
+            await self._results.aclose()
+            await self._tasks.close()  # also where nothing was begun
 
     async def __aenter__(self) -> Self:
         """Itself."""

@@ -57,6 +57,7 @@ class Batches(AsyncIterator[Table]):
         """Use `File.batches` instead."""
         self._field = field
         self._tables = tables
+        self._ending = asyncio.Lock()  # a generator refuses to be closed while it is being closed
         self._stopped: Exception | None = None
 
     @classmethod
@@ -111,10 +112,11 @@ class Batches(AsyncIterator[Table]):
             self._stopped = UnsupportedError(why, hint="begin another stream: batches() or records()")
 
     async def aclose(self) -> None:
-        """Read no more. A second call does nothing."""
+        """Read no more. A second call only waits for the first, where that is not done yet."""
         if not _has_ended(self._tables):
             self._stop("the stream was closed before its last row")
-        await self._tables.aclose()
+        async with self._ending:
+            await self._tables.aclose()
 
     async def __aenter__(self) -> Self:
         """The stream itself."""

@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from resilient_pq.errors import (
     OutOfMemoryError,
     ResilientPQError,
+    UnsupportedError,
     Where,
     WriterClosedError,
     WriterFailedError,
@@ -26,27 +27,37 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import WriteStore
-from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.cancellation import finish_first, in_loop
 from resilient_pq.io.shared_clients import clients_needed
 from resilient_pq.writer.row_pieces import gives_pieces, row_pieces_async
 
+_IN_A_FORKED_PROCESS: Final = (
+    "begin a writer of its own in each process, such as a sink of a data set; end a forked process with os._exit"
+)
+
 
 class CallLock:
-    """A lock that tasks wait for in their order, and that blocks a thread without an event loop."""
+    """A lock that tasks wait for in their order; without an event loop, one is waited in.
+
+    It belongs to a process: a forked one has a copy, and of what the lock guards, too.
+    """
 
     def __init__(self) -> None:
         """Begin unlocked."""
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = deque()
 
     async def acquire(self) -> bool:
-        """Take the lock."""
+        """Take the lock; an UnsupportedError in a forked process."""
+        if self.is_copy:
+            raise UnsupportedError("a forked process cannot use a writer of its parent", hint=_IN_A_FORKED_PROCESS)
         if not self._waiting and self._lock.acquire(blocking=False):
             return True
-        if (loop := asyncio._get_running_loop()) is None:
-            return self._lock.acquire()
+        # Not in this thread: a finalizer may be at work in it, amid code that holds what the owner waits for.
+        await in_loop()
         woken = asyncio.Event()
-        place = loop, woken
+        place = asyncio.get_running_loop(), woken
         self._waiting.append(place)
         try:
             while self._waiting[0] is not place or not self._lock.acquire(blocking=False):
@@ -56,6 +67,11 @@ class CallLock:
             self._waiting.remove(place)
             self._wake()
         return True
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it belongs to the process that this one was forked from."""
+        return self._process != os.getpid()
 
     def release(self) -> None:
         """Let the lock go."""
@@ -134,7 +150,6 @@ class WriterLifecycle(ABC):
         self._owns_store = owns_store
         self._lock = CallLock()
         self._closed = False
-        self._process = os.getpid()
         self._failure: BaseException | None = None
         self._untold: BaseException | None = None  # the failure, where it came between calls: the next one raises it
         self._guard: AsyncGenerator[None, None] | None = None  # from the first row on
@@ -142,7 +157,7 @@ class WriterLifecycle(ABC):
 
     def __del__(self) -> None:
         """Warn of a writer that nobody closed, where its event loop cannot keep its rows any more."""
-        if getattr(self, "_closed", True) or self._process != os.getpid() or (self._loop and self._loop.is_running()):
+        if getattr(self, "_closed", True) or self.is_copy or (self._loop and self._loop.is_running()):
             return
         text = f"{self._CALLED} of {self.url} was not closed: what is stored is kept, rows in memory are lost"
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
@@ -153,7 +168,7 @@ class WriterLifecycle(ABC):
             yield
         finally:
             self._guard = None
-            if not self._closed and self._process == os.getpid():  # a forked process has a copy of the writer
+            if not self._closed and not self.is_copy:
                 with clients_needed():
                     await self._keep_rows()
 
@@ -172,6 +187,11 @@ class WriterLifecycle(ABC):
         """Whether calls may be begun in a thread without an event loop; `watch` rings the timer of one that is."""
         del watch
         return False
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this process was forked from the one that writes, and has a copy of the writer."""
+        return self._lock.is_copy
 
     @property
     def closed(self) -> bool:
@@ -318,14 +338,21 @@ class WriterLifecycle(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Publish on success; after an exception publish nothing more and keep what is stored."""
+        """Publish on success; after an exception publish nothing more and keep what is stored.
+
+        Raises:
+            UnsupportedError: A forked process came to the end of the block without an exception.
+        """
+        if self.is_copy and error is not None:
+            return  # as by `sys.exit` in a forked process: what is stored is its parent's
         if error is not None:
             await finish_first(self._end_in_turn(error))
             return
         try:
             await self.close()
         except BaseException as failed:
-            await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
+            if not self.is_copy:
+                await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
             raise
 
     async def _end_in_turn(self, error: BaseException) -> None:

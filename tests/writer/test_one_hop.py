@@ -254,7 +254,7 @@ async def test_tasks_and_threads_wait_for_one_lock() -> None:
     assert order == [0, 1, 2, 3, 4], "tasks take it in their order"
     await lock.acquire()
     waiting = asyncio.create_task(work(5))
-    others = [asyncio.to_thread(begun, work(number)) for number in range(6, 12)]
+    others = [in_one_hop(work(number)) for number in range(6, 12)]
     under_way = asyncio.gather(*others)
     await asyncio.sleep(0.01)
     waiting.cancel()
