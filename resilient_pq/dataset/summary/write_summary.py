@@ -36,6 +36,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.resolve import reach
 from resilient_pq.lazy_dataclass import dataclass
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 from resilient_pq.reader.opening import IncompleteFileWarning, read_contents
@@ -191,7 +192,7 @@ async def _summary(store: ReadStore, key: str, names: Sequence[str], progress: P
         async for info, contents in footers:
             name, url = names[summary.num_files], store.url_of(info.key)
             with located(Where(key=url)):
-                summary.add(name, info.size, contents)
+                await off_loop(contents.num_chunks, summary.add, name, info.size, contents)
             if contents.state not in (None, FileState.COMPLETE):
                 message = f"{url} is {contents.state}: its writer did not finish it"
                 warnings.warn(message, IncompleteFileWarning, stacklevel=3)

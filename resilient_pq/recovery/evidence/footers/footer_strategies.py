@@ -49,8 +49,7 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
     contents = await known.source.contents()
     if isinstance(contents, FormatError):
         return _without_footer(known, contents)
-    if contents.data_files and not names_some_files(contents.metadata.row_groups):
-        # A summary: its row groups lie in other files.
+    if await off_loop(contents.num_chunks, _is_summary, contents):
         return replace(known, contents=contents, footer_whole=True)
     if not (contents.verified or await _names_pages(known.source, contents)):
         message = "the footer is whole, but there are no pages where it says"
@@ -68,6 +67,11 @@ async def read_footer(known: Reconstruction) -> Reconstruction:
         message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
         known = known.with_findings(_footer_finding(contents, message))
     return known
+
+
+def _is_summary(contents: Contents) -> bool:
+    """Whether the row groups lie in other files."""
+    return bool(contents.data_files) and not names_some_files(contents.metadata.row_groups)
 
 
 def _without_footer(known: Reconstruction, error: FormatError) -> Reconstruction:
