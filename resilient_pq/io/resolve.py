@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -26,8 +27,12 @@ _RETRY = "retry"
 
 # One letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
-#: The schemes that have stores of their own, which import their clients when they connect.
-_OURS = frozenset({"file", "local", "s3", "s3a", "http", "https"})
+#: The modules of the schemes that have stores of their own, which import their clients when they connect.
+_OURS = {
+    **dict.fromkeys(("file", "local"), "resilient_pq.io.local_store"),
+    **dict.fromkeys(("s3", "s3a"), "resilient_pq.io.s3.s3_store"),
+    **dict.fromkeys(("http", "https"), "resilient_pq.io.http_store"),
+}
 
 
 def resolve(
@@ -95,10 +100,10 @@ async def reach(
     return await Stores(storage_options, retry).reach(location, bucket_alone=bucket_alone)
 
 
-def _is_of_fsspec(url: str | os.PathLike[str]) -> bool:
-    """Whether a URL leads to a file system of fsspec, with what that imports."""
+def _is_made_at_once(url: str | os.PathLike[str]) -> bool:
+    """Whether the store of a URL is one of ours, and imported."""
     match = None if isinstance(url, os.PathLike) else _SCHEME.match(url)
-    return match is not None and (match[2] != "://" or match[1].lower() not in _OURS)
+    return match is None or (match[2] == "://" and _OURS.get(match[1].lower()) in sys.modules)
 
 
 def is_local(location: object) -> bool:
@@ -194,16 +199,16 @@ class Stores:
     async def reach(
         self, location: str | os.PathLike[str] | tuple[S, str], *, bucket_alone: bool = False
     ) -> tuple[S | WriteStore, str]:
-        """As `resolve`; file systems of fsspec are made in a thread, as their imports take long, and some connect."""
+        """As `resolve`; what imports much is made in a thread, as are file systems of fsspec, of which some connect."""
         if isinstance(location, tuple):
             return location
         if not isinstance(location, str | os.PathLike):
             from resilient_pq.io.file_object_store import store_of  # noqa: PLC0415 (most callers have a path)
 
             return store_of(location)
-        if _is_of_fsspec(location):
-            return await asyncio.to_thread(self.resolve, location, bucket_alone=bucket_alone)
-        return self.resolve(location, bucket_alone=bucket_alone)
+        if _is_made_at_once(location):
+            return self.resolve(location, bucket_alone=bucket_alone)
+        return await asyncio.to_thread(self.resolve, location, bucket_alone=bucket_alone)
 
     def resolve(self, url: str | os.PathLike[str], *, bucket_alone: bool = False) -> tuple[WriteStore, str]:
         """The store for a URL, and the key in it; as `resolve`, which see."""
