@@ -78,7 +78,7 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if takes_over:
+        if takes_over and _keeping:
             _loop.wait_for_ends()
         asked = function(*args, **kwargs)
         given = _adapt(asked, here=begins_here or (is_opening and asked.is_local))
@@ -101,6 +101,15 @@ def said(text: str | None) -> str | None:
     )
 
 
+#: What stores the rows of writers that nobody has any more, until it is done.
+_keeping: weakref.WeakSet[Coroutine[Any, Any, None]] = weakref.WeakSet()
+
+
+def _keep_later(coroutine: Coroutine[Any, Any, None]) -> None:
+    _keeping.add(coroutine)
+    _loop.end_later(coroutine)
+
+
 #: The writers that somebody still has.
 _writers: weakref.WeakSet[BlockingWriter] = weakref.WeakSet()
 
@@ -121,7 +130,7 @@ def _keep_rows(writer: Writer | DatasetWriter, *, here: bool) -> None:
     if writer.closed or writer.is_copy:
         return
     # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends.
-    _done(writer._keep_rows(), here=here, run=_loop.end_later)
+    _done(writer._keep_rows(), here=here, run=_keep_later)
 
 
 class Blocking:

@@ -22,7 +22,7 @@ import pytest
 
 from resilient_pq import memory_pool
 from resilient_pq import sync as rpq
-from resilient_pq.blocking import _keep_all_rows
+from resilient_pq.blocking import _keep_all_rows, _keeping
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.loop_portal import Portal, portal
 from resilient_pq.reader import streaming
@@ -218,6 +218,24 @@ def test_a_dropped_file_is_resumed_at_once(tmp_path: Path) -> None:
     gc.collect()
     with rpq.resume(tmp_path / "file.parquet") as writer:
         assert writer.num_rows == 1_000_000
+    assert not _keeping
+
+
+def test_a_file_is_created_while_a_stream_is_being_closed(tmp_path: Path) -> None:
+    """Which may take as long as a request: only rows of writers are waited for."""
+    goes_on = threading.Event()
+
+    async def close() -> None:
+        await asyncio.to_thread(goes_on.wait, 30)
+
+    portal.end_later(close())
+    try:
+        with rpq.create(tmp_path / "file.parquet") as writer:
+            writer.write({"n": [1]})
+        assert portal._ending or portal._left
+    finally:
+        goes_on.set()
+    portal.wait_for_ends()
 
 
 def test_a_stream_that_is_being_closed_is_closed_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
