@@ -117,6 +117,7 @@ _writers: weakref.WeakSet[BlockingWriter] = weakref.WeakSet()
 def _keep_all_rows() -> None:
     """Store the rows of all writers that were not closed when the interpreter ends."""
     for writer in list(_writers):
+        writer._target._stay_in_thread()
         _keep_rows(writer._target, here=writer._here)
     _loop.wait_for_ends()
 
@@ -129,7 +130,7 @@ def _keep_rows(writer: Writer | DatasetWriter, *, here: bool) -> None:
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
     if writer.closed or writer.is_copy:
         return
-    # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends.
+    # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends: see `_stay_in_thread`.
     _done(writer._keep_rows(), here=here, run=_keep_later)
 
 

@@ -145,6 +145,40 @@ def test_rows_of_dropped_writers_are_kept_at_the_latest_when_the_interpreter_end
     assert rpq.check(tmp_path / "file.parquet.partial").num_rows == 3
 
 
+@pytest.mark.filterwarnings("ignore:.* was not closed")
+def test_many_rows_are_kept_when_the_interpreter_ends_without_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.12 on none can be started any more at that time."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    writer = rpq.create(tmp_path / "file.parquet")
+    rng = np.random.default_rng(1)
+    writer.write({name: rng.integers(0, 1 << 60, 500_000) for name in "abcd"})
+    for name in ("run", "end_later"):
+        monkeypatch.setattr(portal, name, refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    _keep_all_rows()
+    monkeypatch.undo()
+    assert writer.closed and rpq.check(tmp_path / "file.parquet.partial").num_rows == 500_000
+
+
+@pytest.mark.filterwarnings("ignore:.* was not closed")
+def test_many_rows_are_kept_at_the_end_of_a_process(tmp_path: Path) -> None:
+    script = """
+import sys, numpy
+from resilient_pq import sync
+writer = sync.create(sys.argv[1])
+writer.write({name: numpy.arange(500_000) * 7919 for name in "abcd"})
+"""
+    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "file.parquet")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "500,000 rows are kept" in ended.stderr and "Traceback" not in ended.stderr
+    assert rpq.check(tmp_path / "file.parquet.partial").num_rows == 500_000
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_that_ends_leaves_the_writers_of_its_parent_alone(tmp_path: Path) -> None:
     """Those of multiprocessing end as the interpreter does, which stores the rows of its own writers."""

@@ -188,6 +188,10 @@ class WriterLifecycle(ABC):
         del watch
         return False
 
+    def _stay_in_thread(self) -> None:
+        """Do all work that is left in the thread of the caller where that can be: there may be no other any more."""
+        return
+
     @property
     def is_copy(self) -> bool:
         """Whether this process was forked from the one that writes, and has a copy of the writer."""

@@ -65,6 +65,10 @@ class Pipeline:
         """Whether what goes on belongs to the event loop."""
         return self._ahead is not None or self._pushing is not None or self._sink.needs_loop
 
+    def use_one_thread(self) -> None:
+        """Encode what is not begun yet in the thread that asks for it."""
+        self._max_threads = 1
+
     @property
     def busy(self) -> bool:
         """Whether a row group is closed, and not yet complete in the file."""

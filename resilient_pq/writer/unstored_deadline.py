@@ -66,12 +66,19 @@ class UnstoredDeadline(WriterLifecycle):
         self._aimed = 0  # bytes of the file that the newest commit is to store
         self._storing: float | None = None  # seconds before the newest commit, while it is under way
         self._late = False  # whether rows are too old, which was told
+        self._stays_in_thread = False
         self._checkpoint_time = self._commit_time = 0.0
 
     def _begins_without_loop(self, watch: Callable[[WriterTimer], None]) -> bool:
         """As of every writer: those of sinks that need none."""
         self._alarm.watch = watch
         return not self._sink.needs_loop
+
+    def _stay_in_thread(self) -> None:
+        """However much it is, unless several threads are at work for it already."""
+        self._stays_in_thread = True
+        if self._pipeline is not None and not self._pipeline.needs_loop:
+            self._pipeline.use_one_thread()
 
     def _begin(self, encoder: FileEncoder) -> None:
         """Begin with the bytes that an encoder has laid out."""
@@ -85,7 +92,7 @@ class UnstoredDeadline(WriterLifecycle):
     async def _hop(self, work: Coroutine[Any, Any, T], num_bytes: int | None) -> T:
         """Have work done in one hop to a thread, where it is about few bytes and needs no event loop before its end."""
         needs_loop = self._sink.needs_loop if self._pipeline is None else self._pipeline.needs_loop
-        if needs_loop or num_bytes is None or num_bytes >= ONE_HOP_BYTES:
+        if needs_loop or not (self._stays_in_thread or (num_bytes is not None and num_bytes < ONE_HOP_BYTES)):
             await in_loop()
             return await work
         try:
