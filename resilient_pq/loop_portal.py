@@ -41,6 +41,17 @@ def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
+class _Threads(ThreadPoolExecutor):
+    """When no more can be started, as from Python 3.12 on when the interpreter ends, those that are there do it all."""
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:
+            if not self._threads:
+                raise
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop until it is stopped."""
     loop.run_forever()
@@ -78,7 +89,9 @@ class Portal:
                 loop = asyncio.new_event_loop()
                 loop.set_exception_handler(_tell)
                 # More than the loop's own choice: a writer that is given a stream holds a thread while that reads.
-                loop.set_default_executor(ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="resilient_pq"))
+                threads = _Threads(_MAX_THREADS, thread_name_prefix="resilient_pq")
+                threads.submit(int)  # begins one, for the end of the interpreter
+                loop.set_default_executor(threads)
                 thread = threading.Thread(target=_serve, args=(loop,), name="resilient_pq", daemon=True)
                 thread.start()
                 if self._loop is None:

@@ -170,13 +170,33 @@ def test_many_rows_are_kept_at_the_end_of_a_process(tmp_path: Path) -> None:
     script = """
 import sys, numpy
 from resilient_pq import sync
-writer = sync.create(sys.argv[1])
-writer.write({name: numpy.arange(500_000) * 7919 for name in "abcd"})
+writer = sync.create(sys.argv[1], row_group_rows=40_000)
+for part in range(5):
+    writer.write({name: numpy.arange(30_000) * 7919 for name in "abcd"})
+sink = sync.create_dataset(sys.argv[2])
+sink.write({name: numpy.arange(500_000) * 7919 for name in "abcd"})
 """
-    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "file.parquet")]
+    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "file.parquet"), str(tmp_path / "set")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "500,000 rows are kept" in ended.stderr and "Traceback" not in ended.stderr
-    assert rpq.check(tmp_path / "file.parquet.partial").num_rows == 500_000
+    assert rpq.check(tmp_path / "file.parquet.partial").num_rows == 150_000
+    assert rpq.check(next((tmp_path / "set").glob("*.partial"))).num_rows == 500_000
+
+
+def test_threads_that_cannot_be_started_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.12 on when the interpreter ends: those that there are do all work."""
+    alone = Portal()
+    loop = alone._running()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    async def several() -> list[int]:
+        return await asyncio.gather(*(asyncio.to_thread(abs, -number) for number in range(50)))
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert alone.run(several()) == list(range(50))
+    loop.call_soon_threadsafe(loop.stop)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
