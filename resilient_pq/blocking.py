@@ -128,7 +128,7 @@ getattr(threading, "_register_atexit", atexit.register)(_keep_all_rows)
 
 def _keep_rows(writer: Writer | DatasetWriter, *, here: bool) -> None:
     """Store the rows of a writer that nobody can close any more, as an exception in its ``with`` block would."""
-    if writer.closed or writer.is_copy:
+    if writer.closed or writer._is_inherited:
         return
     # `here`, as from Python 3.12 on no thread can be started any more when the interpreter ends: see `_stay_in_thread`.
     _done(writer._keep_rows(), here=here, run=_keep_later)

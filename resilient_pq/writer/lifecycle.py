@@ -50,7 +50,7 @@ class CallLock:
 
     async def acquire(self) -> bool:
         """Take the lock; an UnsupportedError in a forked process."""
-        if self.is_copy:
+        if self.is_inherited:
             raise UnsupportedError("a forked process cannot use a writer of its parent", hint=_IN_A_FORKED_PROCESS)
         if not self._waiting and self._lock.acquire(blocking=False):
             return True
@@ -69,7 +69,7 @@ class CallLock:
         return True
 
     @property
-    def is_copy(self) -> bool:
+    def is_inherited(self) -> bool:
         """Whether it belongs to the process that this one was forked from."""
         return self._process != os.getpid()
 
@@ -157,7 +157,7 @@ class WriterLifecycle(ABC):
 
     def __del__(self) -> None:
         """Warn of a writer that nobody closed, where its event loop cannot keep its rows any more."""
-        if getattr(self, "_closed", True) or self.is_copy or (self._loop and self._loop.is_running()):
+        if getattr(self, "_closed", True) or self._is_inherited or (self._loop and self._loop.is_running()):
             return
         text = f"{self._CALLED} of {self.url} was not closed: what is stored is kept, rows in memory are lost"
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
@@ -168,7 +168,7 @@ class WriterLifecycle(ABC):
             yield
         finally:
             self._guard = None
-            if not self._closed and not self.is_copy:
+            if not self._closed and not self._is_inherited:
                 with clients_needed():
                     await self._keep_rows()
 
@@ -193,9 +193,9 @@ class WriterLifecycle(ABC):
         return
 
     @property
-    def is_copy(self) -> bool:
+    def _is_inherited(self) -> bool:
         """Whether this process was forked from the one that writes, and has a copy of the writer."""
-        return self._lock.is_copy
+        return self._lock.is_inherited
 
     @property
     def closed(self) -> bool:
@@ -347,7 +347,7 @@ class WriterLifecycle(ABC):
         Raises:
             UnsupportedError: A forked process came to the end of the block without an exception.
         """
-        if self.is_copy and error is not None:
+        if self._is_inherited and error is not None:
             return  # as by `sys.exit` in a forked process: what is stored is its parent's
         if error is not None:
             await finish_first(self._end_in_turn(error))
@@ -355,7 +355,7 @@ class WriterLifecycle(ABC):
         try:
             await self.close()
         except BaseException as failed:
-            if not self.is_copy:
+            if not self._is_inherited:
                 await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
             raise
 
