@@ -18,15 +18,19 @@ import sys
 import threading
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.machine_limits import memory_limit, share_of_memory
 from resilient_pq.units import KiB, MiB
+
+T = TypeVar("T")
 
 #: Bytes from which on an array takes an extent, which then costs less than the page faults of a heap.
 _MAPPED: Final = 64 * KiB
@@ -161,22 +165,21 @@ class _Pool:
 
     def take(self, size: int) -> tuple[_Slab, int]:
         """Take an extent: its mapping, and its start; an OSError if none can be mapped, or amid another call."""
-        if self._is_changing_it():
+        return self._in_turn(partial(self._find, size), _PATIENCE)
+
+    def _in_turn(self, change: Callable[[], T], patience: float) -> T:
+        """What a change gives; a BlockingIOError amid another change, of this thread or one that takes long."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]
             raise BlockingIOError("this thread is changing the pool")
         try:  # before the lock is taken: an interrupt may come as soon as it is
-            if not self._lock.acquire(timeout=_PATIENCE):
+            if not self._lock.acquire(timeout=patience):
                 raise BlockingIOError("another thread is changing the pool")
-            return self._find(size)
+            return change()
         finally:
             try:  # noqa: SIM105 (the call of `suppress` would be a moment at which an interrupt may come)
                 self._lock.release()
             except RuntimeError:  # it was not taken
                 pass
-
-    def _is_changing_it(self) -> bool:
-        """Whether this thread has the lock: it is amid another call."""
-        owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
-        return owned
 
     def _find(self, size: int) -> tuple[_Slab, int]:
         self._sort_in()
@@ -209,22 +212,17 @@ class _Pool:
     def give(self, slab: _Slab, start: int, size: int) -> None:
         """Take an extent back; callable anywhere, also by a finalizer of the thread that holds the lock."""
         self._returned.append((slab, start, size))
-        self._tidy(_MOST_KEPT, patience=0)
+        self.shrink(_MOST_KEPT, patience=0)
 
-    def _tidy(self, most: int, *, patience: float = _PATIENCE) -> None:
+    def shrink(self, most: int, *, patience: float = _PATIENCE) -> None:
         """Keep at most so many free bytes; what cannot be done now, amid another call, the next one does."""
-        if self._is_changing_it():
-            return
-        try:
-            if self._lock.acquire(timeout=patience):
-                self._sort_in()
-                if most < _MOST_KEPT:
-                    self._shrink(most)
-        finally:
-            try:  # noqa: SIM105 (as above)
-                self._lock.release()
-            except RuntimeError:
-                pass
+        with suppress(BlockingIOError):
+            self._in_turn(partial(self._keep, most), patience)
+
+    def _keep(self, most: int) -> None:
+        self._sort_in()
+        if most < _MOST_KEPT:
+            self._shrink(most)
 
     def _sort_in(self) -> None:
         while self._returned:
@@ -254,14 +252,10 @@ class _Pool:
             if _GIVE_BACK is None or mapped > most:
                 self._slabs.remove(slab)
 
-    def shrink(self, most: int) -> None:
-        """Keep at most so many free bytes, where no other thread is changing the pool for long."""
-        self._tidy(most)
-
     @property
     def kept(self) -> int:
         """Bytes that are free and not returned to the system."""
-        self._tidy(_MOST_KEPT)
+        self.shrink(_MOST_KEPT)
         return self._warm
 
 

@@ -347,18 +347,17 @@ class WriterLifecycle(ABC):
         Raises:
             UnsupportedError: A forked process came to the end of the block without an exception.
         """
-        if self._is_inherited and error is not None:
-            return  # as by `sys.exit` in a forked process: what is stored is its parent's
         if error is not None:
             await finish_first(self._end_in_turn(error))
             return
         try:
             await self.close()
         except BaseException as failed:
-            if not self._is_inherited:
-                await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
+            await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
             raise
 
     async def _end_in_turn(self, error: BaseException) -> None:
+        if self._is_inherited:
+            return  # as by `sys.exit` in a forked process: what is stored is its parent's
         async with self._lock:
             await self._end(error)
